@@ -1,0 +1,5 @@
+"""``python -m newcomer``."""
+
+from newcomer.cli import main
+
+main()

@@ -1,0 +1,176 @@
+"""``newcomer data list | check | get | convert``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from newcomer.cli.common import (
+    DataArgument,
+    ForceOption,
+    JsonOption,
+    console,
+    is_file_name,
+    load,
+    print_json,
+    table,
+    takes_read_options,
+    working,
+)
+
+if TYPE_CHECKING:
+    from newcomer.data import ReadOptions
+    from newcomer.data.catalogue import Entry
+
+UNSOUND = 1
+
+app = typer.Typer(help="Named data sets: list, check, get, convert.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_sets(as_json: JsonOption = False) -> None:
+    """List the data sets known by name and where they are."""
+    from newcomer.data.catalogue import entries
+
+    rows = [_row(entry) for entry in entries()]
+    if as_json:
+        print_json(rows)
+        return
+    titles = ("name", "train", "aux", "valid", "test", "newcomers", "here", "what it is")
+    keys = ("name", "train", "aux", "valid", "test", "newcomers", "here", "title")
+    cells = [tuple(_shown(row[key]) for key in keys) for row in rows]
+    console().print(table("Data sets", titles, cells))
+
+
+def _row(entry: "Entry") -> dict[str, object]:
+    from newcomer.data.catalogue import find_folder
+    from newcomer.errors import NewcomerError
+
+    try:
+        here = bool(find_folder(entry.name))
+    except NewcomerError:
+        here = False
+    newcomers = entry.newcomers.test if entry.newcomers is not None else None
+    counts = {role: entry.counts.get(role) for role in ("train", "aux", "valid", "test")}
+    return {
+        "name": entry.name,
+        **counts,
+        "newcomers": newcomers,
+        "here": here,
+        "downloadable": entry.downloadable,
+        "title": entry.title,
+        "licence": entry.licence,
+    }
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "-"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@app.command()
+@takes_read_options
+def check(
+    data: DataArgument,
+    as_json: JsonOption = False,
+    *,
+    reading: "ReadOptions",
+) -> None:
+    """Check counts, hashes, overlaps, newcomers and leaks; exit code 1 where something contradicts itself."""
+    from newcomer.data import locate
+    from newcomer.data.catalogue import entries
+    from newcomer.data.check import check_dataset
+
+    path = locate(data)
+    loaded = load(data, reading)
+    known = {entry.name: entry for entry in entries()}
+    with working("checking"):
+        result = check_dataset(loaded, path, known.get(path.name))
+    if as_json:
+        print_json({"name": loaded.dataset.name, **result.to_json()})
+    else:
+        console().print(
+            table(
+                f"{loaded.dataset.name} ({loaded.layout} layout)",
+                ("", "about", "finding"),
+                [(f.level, f.topic, f.text) for f in result.findings],
+            )
+        )
+        typer.echo("sound" if result.sound else "NOT sound: see the problems above")
+    if not result.sound:
+        raise typer.Exit(UNSOUND)
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `newcomer data list` shows.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where to put it [default: the user's cache].")] = None,
+    force: ForceOption = False,
+) -> None:
+    """Download a published data set and check every byte of it."""
+    from newcomer.data.catalogue import cache_folder, entry
+    from newcomer.data.download import fetch_dataset, progress_bars
+
+    wanted = entry(name)
+    with progress_bars() as progress:
+        folder = fetch_dataset(wanted, out or cache_folder() / name, progress=progress, force=force)
+    typer.echo(f"{name} is in {folder}")
+
+
+@app.command()
+@takes_read_options
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help="A file, a folder, or a name.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A file (.tsv, .csv, .parquet, .nt, also .gz, .zst) or a folder.")
+    ],
+    file_format: Annotated[
+        str, typer.Option("--format", help="For a folder: tsv, tsv.gz, tsv.zst, parquet, nt or nt.gz.")
+    ] = "tsv",
+    force: ForceOption = False,
+    *,
+    reading: "ReadOptions",
+) -> None:
+    """Read any layout or format and write ours, TSV, Parquet or N-Triples."""
+    from newcomer.data import locate
+    from newcomer.errors import OptionError
+
+    path = locate(source)
+    if not is_file_name(out):
+        _convert_folder(source, out, file_format, reading, force)
+    elif path.is_dir():
+        raise OptionError(f"{path} is a folder of several parts; give a folder to write, not the file {out.name}")
+    else:
+        _convert_file(path, out, reading, force)
+
+
+def _convert_folder(source: str, out: Path, file_format: str, options: "ReadOptions", force: bool) -> None:
+    from newcomer.data import write_dataset
+
+    loaded = load(source, options)
+    made_by = {"verb": "convert", "source": loaded.dataset.name, "layout": loaded.layout}
+    with working("writing"):
+        write_dataset(loaded.dataset, out, file_format, made_by, force)
+    typer.echo(f"written to {out}")
+
+
+def _convert_file(path: Path, out: Path, options: "ReadOptions", force: bool) -> None:
+    from newcomer.data.tables import distinct, encode
+    from newcomer.data.triples import read_triples, write_triples
+    from newcomer.errors import OutputError
+    from newcomer.graph import Vocabulary
+
+    if out.exists() and not force:
+        raise OutputError(f"{out}: exists already; choose another place or pass --force to replace it")
+    with working(f"converting {path.name}"):
+        named = read_triples(path, options)
+        entities, relations, (triples,) = encode([named])
+        kept = distinct(triples)
+        write_triples(out, Vocabulary(entities), Vocabulary(relations), kept)
+    left_out = f", {len(named) - len(kept):,} repeated rows left out" if len(named) > len(kept) else ""
+    typer.echo(f"written {len(kept):,} triples to {out}{left_out}")
+    if named.report.skipped:
+        typer.echo(f"newcomer: skipped {named.report.skipped:,} lines, the first:", err=True)
+        for line in named.report.bad_lines:
+            typer.echo(f"  {line}", err=True)

@@ -1,0 +1,150 @@
+"""``newcomer describe`` and ``newcomer split``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from newcomer.cli.common import (
+    DataArgument,
+    ForceOption,
+    JsonOption,
+    console,
+    load,
+    print_json,
+    table,
+    takes_read_options,
+    working,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from newcomer.data import ReadOptions, SplitRule
+    from newcomer.data.describe import Description
+    from newcomer.graph import Ids, InductiveDataset
+
+
+@takes_read_options
+def describe(
+    data: DataArgument,
+    as_json: JsonOption = False,
+    top: Annotated[int, typer.Option("--top", min=0, help="How many relations to list.")] = 15,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw degrees and relation frequencies (PNG).")] = None,
+    *,
+    reading: "ReadOptions",
+) -> None:
+    """Say what a graph or data set is made of."""
+    from newcomer.data.describe import describe as describe_dataset
+
+    loaded = load(data, reading)
+    description = describe_dataset(loaded)
+    if plot is not None:
+        from newcomer.data.plots import plot_description
+
+        plot_description(loaded.dataset, plot)
+    if as_json:
+        print_json(description.to_json())
+    else:
+        _print_description(console(), description, top)
+
+
+def _print_description(out: "Console", d: "Description", top: int) -> None:
+    roles = [role for role, count in d.triples.items() if count]
+    rows = [(role, d.triples[role], d.duplicates.get(role, 0), d.self_loops.get(role, 0)) for role in roles]
+    out.print(table(d.name, ("part", "triples", "repeated rows", "self loops"), rows))
+    counts = [
+        ("entities", d.entities),
+        ("  seen (in train)", d.seen),
+        ("  newcomers (not in train, with known facts)", d.newcomers),
+        ("    asked about in test", d.test_newcomers),
+        ("  without any known fact", d.strangers),
+        ("relations", d.relations),
+        ("  never in train", d.relations_never_observed),
+    ]
+    out.print(table("Entities and relations", ("", "count"), [row for row in counts if row[1] or row[0][0] != " "]))
+    groups = [("seen", d.seen_degrees), ("newcomers", d.newcomer_degrees)]
+    degrees = [(n, g.entities, g.mean, g.median, g.largest, *g.bands.values()) for n, g in groups if g.entities]
+    bands = tuple(d.seen_degrees.bands)
+    out.print(table("Facts an entity", ("", "entities", "mean", "median", "largest", *bands), degrees))
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in d.relation_kinds.items() if count and kind != "-")
+    shown = d.relation_table[:top]
+    listed = [(r.name, r.triples, r.tails_per_head, r.heads_per_tail, r.kind) for r in shown]
+    if listed:
+        titles = ("relation", "triples", "tails a head", "heads a tail", "class")
+        out.print(table(f"Most frequent relations of train ({kinds})", titles, listed))
+    _print_questions(out, d)
+
+
+def _print_questions(out: "Console", d: "Description") -> None:
+    if not d.test_triples_asked:
+        return
+    share = 100 * d.test_pairs_linked / d.test_triples_asked
+    linked = f"{d.test_pairs_linked:,} of {d.test_triples_asked:,} ({share:.1f} %)"
+    out.print(f"test pairs already linked by a known fact: {linked}")
+    if d.test_triples_with_such_relations:
+        out.print(f"test triples whose relation never occurs in train: {d.test_triples_with_such_relations:,}")
+    if d.neighbours_per_predicted_fact is not None:
+        out.print(f"known facts of a newcomer for each fact asked of it: {d.neighbours_per_predicted_fact:.2f}")
+
+
+@takes_read_options
+def split(
+    graph: Annotated[
+        str, typer.Argument(metavar="GRAPH", help="A graph: a folder with train and test, a file, or a name.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    unseen: Annotated[
+        str, typer.Option("--unseen", help="Which ends of the drawn triples become newcomers: subject, object or both.")
+    ] = "subject",
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Percent of the test triples to draw [default: 10].")
+    ] = None,
+    triples: Annotated[int | None, typer.Option("--triples", help="Number of test triples to draw.")] = None,
+    newcomers: Annotated[
+        Path | None, typer.Option("--newcomers", help="A file with one newcomer's name a line, instead of drawing.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the drawing.")] = 0,
+    file_format: Annotated[str, typer.Option("--format", help="tsv, tsv.gz, tsv.zst, parquet, nt or nt.gz.")] = "tsv",
+    force: ForceOption = False,
+    *,
+    reading: "ReadOptions",
+) -> None:
+    """Cut an honest "new entities arrive" data set out of a graph."""
+    from newcomer.data import SplitRule, split_graph, write_dataset
+    from newcomer.errors import OptionError
+
+    if newcomers is not None and (rate is not None or triples is not None):
+        raise OptionError("--newcomers names them itself; leave out --rate and --triples")
+    rule = SplitRule(unseen, rate, triples, seed)
+    loaded = load(graph, reading)
+    chosen = None if newcomers is None else _read_newcomers(newcomers, loaded.dataset)
+    with working("splitting"):
+        result = split_graph(loaded.dataset, rule, chosen)
+        made_by = {"verb": "split", "graph": loaded.dataset.name, **_how(rule, chosen), "seed": seed}
+        write_dataset(result, out, file_format, made_by, force)
+    _print_split(console(), result, out, held_out=len(loaded.dataset.test) == 0)
+
+
+def _how(rule: "SplitRule", chosen: "Ids | None") -> dict[str, object]:
+    if chosen is not None:
+        return {"newcomers_given": len(chosen)}
+    drawn = {"triples": rule.triples} if rule.triples is not None else {"rate": rule.rate or 10}
+    return {"unseen": rule.unseen, **drawn}
+
+
+def _read_newcomers(path: Path, dataset: "InductiveDataset") -> "Ids":
+    from newcomer.data.newcomers import read_names
+
+    return read_names(path, dataset.entities)
+
+
+def _print_split(out: "Console", dataset: "InductiveDataset", folder: Path, held_out: bool) -> None:
+    from newcomer.data.dataset import parts_of
+
+    rows = [(role, len(triples)) for role, triples in parts_of(dataset).items()]
+    out.print(table(f"written to {folder}", ("part", "triples"), rows))
+    seen, arrived, asked = int(dataset.is_seen.sum()), len(dataset.newcomers), len(dataset.test_newcomers)
+    out.print(f"{seen:,} seen entities, {arrived:,} newcomers, {asked:,} of them asked about in test")
+    if held_out:
+        out.print("the graph has no test file: 10 % of its triples were held out as test and 5 % as valid, by seed")

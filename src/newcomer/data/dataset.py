@@ -1,0 +1,218 @@
+"""Whole data sets: read from any layout, written as our own folder with a manifest.
+
+Our folder holds ``train``, ``aux``, ``valid`` and ``test`` (those that are not empty) and ``dataset.json``: counts, a
+SHA-256 a file, and how it was made. It carries no date, so that the same input gives the same bytes.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from newcomer import __version__
+from newcomer.data.layouts import MANIFEST, Layout, find_layout, role_name
+from newcomer.data.openke import read_names, read_openke
+from newcomer.data.options import ReadOptions
+from newcomer.data.streams import fresh_folder, looking_at
+from newcomer.data.tables import ROLES, NamedTriples, assemble, encode
+from newcomer.data.triples import WRITE_FORMATS, read_triples, write_triples
+from newcomer.errors import DatasetError, InputError, shown, unknown_name
+from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
+
+FORMAT = "newcomer dataset"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """What one role's files held."""
+
+    files: tuple[Path, ...]
+    rows: int
+    duplicates: int
+    self_loops: int
+    skipped: int
+    literals: int
+    bad_lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedDataset:
+    """A data set together with where it came from and what was met on the way."""
+
+    dataset: InductiveDataset
+    layout: str
+    parts: dict[str, PartReport]
+
+    @property
+    def skipped(self) -> int:
+        return sum(part.skipped for part in self.parts.values())
+
+
+def read_dataset(path: Path, options: ReadOptions | None = None, name: str | None = None) -> LoadedDataset:
+    """Read a folder in any known layout, or a single file as a graph without newcomers."""
+    options = options or ReadOptions()
+    with looking_at(path):
+        layout = find_layout(path) if path.is_dir() else Layout("file", {"train": (path,)})
+    if layout.kind == "newcomer":
+        _check_manifest(path, layout)
+        options = ReadOptions(header=False, on_bad_line=options.on_bad_line)
+    named = _read_parts(path, layout, options)
+    reports = {role: _report(layout.files[role], parts) for role, parts in named.items()}
+    entities, relations, joined = _common_ids(named)
+    _check_labels(path, joined)
+    dataset = assemble(name or _name_of(path), entities, relations, joined)
+    kept = {role: len(triples) for role, triples in parts_of(dataset).items()}
+    reports = {role: replace(r, duplicates=r.rows - kept[role]) for role, r in reports.items()}
+    return LoadedDataset(dataset, layout.kind, reports)
+
+
+def _name_of(path: Path) -> str:
+    """The name of a data set that nobody named: that of its file or folder, also where that is called ``.``."""
+    return role_name(path.resolve() if path.name in ("", "..") else path)
+
+
+def _common_ids(named: dict[str, list[NamedTriples]]) -> tuple[pa.Array, pa.Array, dict[str, TripleArray]]:
+    """All parts in one numbering; ``named`` is emptied, so that nothing is held twice."""
+    sizes = {role: len(parts) for role, parts in named.items()}
+    entities, relations, arrays = encode([part for parts in named.values() for part in parts])
+    named.clear()
+    joined = {}
+    for role, size in sizes.items():
+        joined[role] = _join([arrays.pop(0) for _ in range(size)])
+    return entities, relations, joined
+
+
+def read_graph(path: str | Path, options: ReadOptions | None = None) -> Graph:
+    """Read one file of triples as a graph."""
+    return read_dataset(Path(path), options).dataset.observed
+
+
+def _read_parts(path: Path, layout: Layout, options: ReadOptions) -> dict[str, list[NamedTriples]]:
+    if layout.kind != "openke":
+        return {role: [read_triples(file, options) for file in files] for role, files in layout.files.items()}
+    entities, relations = (read_names(_beside(path, stem)) for stem in ("entity2id.txt", "relation2id.txt"))
+    return {
+        role: [read_openke(file, entities, relations, options) for file in files]
+        for role, files in layout.files.items()
+    }
+
+
+def _beside(folder: Path, stem: str) -> Path:
+    found = sorted(folder.glob(stem + "*"))
+    if not found:
+        raise DatasetError(f"{folder}: an OpenKE folder needs {stem} beside train2id.txt")
+    return found[0]
+
+
+def _join(arrays: list[TripleArray]) -> TripleArray:
+    if len(arrays) == 1:
+        return arrays[0]
+    joined = concatenate(arrays)
+    if all(array.labels is None for array in arrays):
+        return joined
+    labels = [np.ones(len(a), dtype=np.int8) if a.labels is None else a.labels for a in arrays]
+    return TripleArray(joined.heads, joined.relations, joined.tails, np.concatenate(labels))
+
+
+def _report(files: tuple[Path, ...], parts: list[NamedTriples]) -> PartReport:
+    """What the files of a role held; repeated rows are known only when the data set is assembled."""
+    reports = [part.report for part in parts]
+    return PartReport(
+        files=files,
+        rows=sum(len(part) for part in parts),
+        duplicates=0,
+        self_loops=sum(int((part.triples.heads == part.triples.tails).sum()) for part in parts),
+        skipped=sum(r.skipped for r in reports),
+        literals=sum(r.literals for r in reports),
+        bad_lines=tuple(line for r in reports for line in r.bad_lines),
+    )
+
+
+def _check_labels(path: Path, parts: Mapping[str, TripleArray]) -> None:
+    for role in ("train", "aux"):
+        labels = parts[role].labels if role in parts else None
+        if labels is not None and not labels.all():
+            raise DatasetError(f"{path}: {role} holds triples labelled false; a model learns from true ones only")
+
+
+def write_dataset(
+    dataset: InductiveDataset,
+    folder: Path,
+    file_format: str = "tsv",
+    made_by: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> None:
+    """Write our folder layout; it appears whole or not at all."""
+    if file_format not in WRITE_FORMATS:
+        raise unknown_name("format", file_format, WRITE_FORMATS)
+    with fresh_folder(folder, force) as staging:
+        files = {}
+        for role, triples in parts_of(dataset).items():
+            if len(triples):
+                file = staging / f"{role}.{file_format}"
+                write_triples(file, dataset.entities, dataset.relations, triples)
+                files[role] = {"file": file.name, "triples": len(triples), "sha256": sha256_of(file)}
+        manifest = {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "name": dataset.name,
+            "entities": len(dataset.entities),
+            "relations": len(dataset.relations),
+            "newcomers": len(dataset.newcomers),
+            "files": files,
+            "made_by": {"newcomer": __version__, **(made_by or {})},
+        }
+        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        (staging / MANIFEST).write_bytes(text.encode("utf-8", errors="replace"))  # a file's name may be no UTF-8
+
+
+def parts_of(dataset: InductiveDataset) -> dict[str, TripleArray]:
+    """The four parts by role."""
+    parts = (dataset.observed.triples, dataset.auxiliary.triples, dataset.valid, dataset.test)
+    return dict(zip(ROLES, parts, strict=True))
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """``dataset.json`` of one of our folders, checked for being ours."""
+    path = folder / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(path, f"is not readable JSON ({error})", hint="write the data set again") from None
+    if not _is_manifest(manifest):
+        raise InputError(path, "is not a manifest of this program", hint="write the data set again")
+    if manifest.get("version") != FORMAT_VERSION:
+        problem = f"has version {shown(manifest.get('version'))}, this program reads {FORMAT_VERSION}"
+        raise InputError(path, problem, hint="write the data set again")
+    return manifest
+
+
+def _is_manifest(content: object) -> bool:
+    if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("files"), dict):
+        return False
+    return all(isinstance(entry, dict) and isinstance(entry.get("file"), str) for entry in content["files"].values())
+
+
+def _check_manifest(folder: Path, layout: Layout) -> None:
+    """The files the manifest names are those that are there."""
+    named = {role: entry["file"] for role, entry in read_manifest(folder)["files"].items()}
+    there = {role: files[0].name for role, files in layout.files.items()}
+    if named != there:
+        difference = f"lists {_listed(named)} but the folder holds {_listed(there)}"
+        raise DatasetError(f"{folder}: {MANIFEST} {difference}; write the data set again")
+
+
+def _listed(files: Mapping[str, Any]) -> str:
+    return ", ".join(str(files[role]) for role in sorted(files)) or "nothing"

@@ -1,0 +1,414 @@
+"""TSV, CSV and their cousins: any one-character delimiter, quotes or none, a header or none.
+
+Clean blocks go through Arrow's parser. A block it does not like, and everything from the first quote on, goes line by
+line through `_LineParser`, which knows the line number and can say what is wrong, or skip it. Both give the same
+triples; a test compares them on random files.
+"""
+
+import csv
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from newcomer.data.options import (
+    DEFAULT_COLUMNS,
+    IGNORED,
+    LABELLED_COLUMNS,
+    ReadOptions,
+    columns_from_header,
+)
+from newcomer.data.streams import open_bytes, plain_suffix, read_ahead
+from newcomer.data.tables import NAME_TYPE, Labels, NamedTriples, TripleCollector
+from newcomer.errors import InputError, shown
+
+FIRST_BLOCK_BYTES, BLOCK_BYTES = 1 << 20, 1 << 24  # blocks grow: soon a first one, later few hash tables
+LINES_LOOKED_AT = 1000
+MAX_LINES_OF_RECORD = 1000  # a quote that is not closed by then was no opening quote
+LABEL_VALUES = {"1": 1, "+1": 1, "-1": 0, "0": 0}
+UTF8_BOM = b"\xef\xbb\xbf"
+UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class _Format:
+    """All that must be known of a file to parse its lines."""
+
+    delimiter: str
+    quote: str | None
+    columns: tuple[str, ...]
+    header_line: int  # its number, 0 for none
+
+    @property
+    def labelled(self) -> bool:
+        return "label" in self.columns
+
+
+def read_delimited(path: Path, options: ReadOptions) -> NamedTriples:
+    """Read a delimited text file of triples."""
+    with open_bytes(path) as stream:
+        blocks = _blocks(stream, path)
+        first = _first_blocks(blocks)
+        layout = _detect(path, b"".join(first), options)
+        collector = TripleCollector(path, labelled=layout.labelled)
+        # The thread that reads ahead must have stopped before the stream under it is closed.
+        with closing(read_ahead(blocks)) as rest:
+            _Reader(path, options, layout, collector).read(chain(first, rest))
+    return collector.finish()
+
+
+def _first_blocks(blocks: Iterator[bytes]) -> list[bytes]:
+    """As many blocks as it takes to see what the file looks like: one, unless its lines are long."""
+    taken: list[bytes] = []
+    lines = 0
+    while lines < LINES_LOOKED_AT and (block := next(blocks, None)) is not None:
+        taken.append(block)
+        lines += block.count(b"\n") if lines or not block.isspace() else 0
+    return taken
+
+
+def _blocks(stream: Any, path: Path) -> Iterator[bytes]:
+    """The content in blocks of whole lines, without a byte order mark."""
+    carry, started, saw_newline, size = b"", False, False, FIRST_BLOCK_BYTES
+    while chunk := stream.read(min(size, BLOCK_BYTES)):
+        size *= 2
+        chunk = chunk if started else _without_bom(chunk, path)
+        started = True
+        cut = chunk.rfind(b"\n") + 1
+        saw_newline |= cut > 0
+        if cut:
+            yield carry + chunk[:cut]
+            carry = chunk[cut:]
+        else:
+            carry += chunk
+    if carry:
+        # Without a single line feed, carriage returns alone end the lines.
+        yield carry if saw_newline else carry.replace(b"\r", b"\n")
+
+
+def _without_bom(chunk: bytes, path: Path) -> bytes:
+    if chunk.startswith(UTF16_BOMS):
+        raise InputError(path, "is text in UTF-16", line=1, hint="save it as UTF-8")
+    return chunk[len(UTF8_BOM) :] if chunk.startswith(UTF8_BOM) else chunk
+
+
+def _detect(path: Path, block: bytes, options: ReadOptions) -> _Format:
+    """Delimiter, header and columns from the options and the first line that is not blank.
+
+    Where bad lines are to be skipped, the first line that makes sense decides.
+    """
+    lines, number = _first_lines(path, block)
+    problem = None
+    for start in range(len(lines)):
+        try:
+            return _detect_at(path, lines[start:], number + start, options)
+        except InputError as error:
+            problem = problem or error
+            if not options.skips:
+                break
+    raise problem or InputError(path, "is empty")
+
+
+def _first_lines(path: Path, block: bytes) -> tuple[list[bytes], int]:
+    """The first lines from the first that is not blank on, and its number."""
+    blank = len(block) - len(block.lstrip())
+    if blank == len(block):
+        raise InputError(path, "is empty", hint="give a file with at least one head, relation and tail")
+    start = block.rfind(b"\n", 0, blank) + 1
+    lines = block[start:].split(b"\n", LINES_LOOKED_AT)[:LINES_LOOKED_AT]
+    return lines, block.count(b"\n", 0, start) + 1
+
+
+def _detect_at(path: Path, lines: Sequence[bytes], number: int, options: ReadOptions) -> _Format:
+    """The format if the record that begins with the first of ``lines`` is typical of the file."""
+    delimiter, record = _sniff_delimiter(lines, plain_suffix(path), options)
+    fields = _split(record, delimiter, options.quote)
+    titled = columns_from_header(fields) if options.header is not False else None
+    header = options.header if options.header is not None else titled is not None
+    columns = options.columns or titled or _columns_by_count(path, number, record, fields, header)
+    return _Format(delimiter, options.quote, columns, number if header else 0)
+
+
+def _sniff_delimiter(lines: Sequence[bytes], suffix: str, options: ReadOptions) -> tuple[str, str]:
+    """The delimiter that cuts the first record into columns, and that record.
+
+    A tab where there is one, unless the file says CSV.
+    """
+    preferred = ",;|\t" if suffix == ".csv" else "\t,;|"
+    candidates = options.delimiter or (preferred + " ").replace(options.quote or "", "")
+    wanted = (len(options.columns),) if options.columns else (len(DEFAULT_COLUMNS), len(LABELLED_COLUMNS))
+    first = lines[0].decode("utf-8", errors="replace")
+    records = {d: _joined(first, lines[1:], d, options.quote, wanted)[0].removesuffix("\r") for d in candidates}
+    for delimiter, record in records.items():
+        if len(_split(record, delimiter, options.quote)) in wanted:
+            return delimiter, record
+    chosen = next((d for d in candidates if d in first and d != " "), candidates[0])
+    return chosen, records[chosen]
+
+
+def _joined(
+    first: str, following: Iterable[bytes], delimiter: str, quote: str | None, columns: Sequence[int]
+) -> tuple[str, int]:
+    """A record with the lines it goes on over while a quote is open, and how many those are.
+
+    A quote that is never closed, or closed only where the record has too many columns, was no opening quote.
+    """
+    if quote is None or quote not in first or not _is_open(first, delimiter, quote):
+        return first, 0
+    record, mark = first, quote.encode()
+    for taken, raw in enumerate(following, start=1):
+        try:
+            record += "\n" + raw.decode("utf-8")
+        except UnicodeDecodeError:
+            break
+        if mark not in raw:
+            continue
+        if not _is_open(record, delimiter, quote):
+            fits = len(_split(record.removesuffix("\r"), delimiter, quote)) in columns
+            return (record, taken) if fits else (first, 0)
+        if len(next(csv.reader([record], delimiter=delimiter, quotechar=quote))) > max(columns):
+            break
+    return first, 0
+
+
+def _columns_by_count(path: Path, number: int, line: str, fields: Sequence[str], header: bool) -> tuple[str, ...]:
+    if len(fields) == len(DEFAULT_COLUMNS):
+        return DEFAULT_COLUMNS
+    if len(fields) == len(LABELLED_COLUMNS) and (header or fields[3].strip() in LABEL_VALUES):
+        return LABELLED_COLUMNS
+    raise InputError(
+        path,
+        f"{_columns(len(fields))} in {shown(line)} where head, relation, tail (and a label 1, -1 or 0) are expected",
+        line=number,
+        hint="name the delimiter with --delimiter or the columns with --columns, as in head,relation,tail,_",
+    )
+
+
+def _columns(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
+
+
+def _split(record: str, delimiter: str, quote: str | None) -> list[str]:
+    """The fields of a record; quotes count only where they enclose a whole field, else they are plain characters."""
+    if quote is not None and quote in record:
+        try:
+            return next(csv.reader([record], delimiter=delimiter, quotechar=quote, strict=True))
+        except (csv.Error, StopIteration):
+            pass
+    return record.split(delimiter)
+
+
+def _is_open(record: str, delimiter: str, quote: str) -> bool:
+    """Whether a record ends inside a quoted field, so that the next line belongs to it."""
+    try:
+        next(csv.reader([record], delimiter=delimiter, quotechar=quote, strict=True))
+    except csv.Error as error:
+        return "unexpected end of data" in str(error)
+    return False
+
+
+class _Reader:
+    """Feeds blocks to Arrow while they are clean, and to the line parser where they are not."""
+
+    def __init__(self, path: Path, options: ReadOptions, layout: _Format, collector: TripleCollector) -> None:
+        self.layout = layout
+        self.collector = collector
+        self.lines = _LineParser(path, options, layout, collector)
+        self.quote = layout.quote.encode() if layout.quote else None
+
+    def read(self, blocks: Iterator[bytes]) -> None:
+        line = 1
+        for block in blocks:
+            if not self.layout.delimiter.isascii() or (self.quote is not None and self.quote in block):
+                self.lines.parse(chain([block], blocks), line)
+                return
+            if not self._read_clean(block, line):
+                self.lines.parse(iter([block]), line)
+            line += block.count(b"\n")
+
+    def _read_clean(self, block: bytes, line: int) -> bool:
+        """Parse a block with Arrow; False where it holds anything that needs a closer look."""
+        block = self._without_header(block, line)
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+            if b"\r" in block:
+                return False
+        if not block.strip(b"\n"):
+            return True
+        if b"\0" in block or block.startswith(UTF8_BOM):  # Arrow takes the one and swallows the other
+            return False
+        try:
+            columns, labels = _parse_block(block, self.layout)
+        except (pa.ArrowInvalid, pa.ArrowKeyError):
+            return False
+        if any(_holds_blank(column.dictionary) for column in columns):
+            return False
+        self.collector.add_columns(columns, labels)
+        return True
+
+    def _without_header(self, block: bytes, line: int) -> bytes:
+        place = self.layout.header_line - line
+        if place < 0:
+            return block
+        lines = block.split(b"\n", place + 1)
+        if place < len(lines):
+            lines[place] = b""
+        return b"\n".join(lines)
+
+
+def _parse_block(block: bytes, layout: _Format) -> tuple[list[pa.DictionaryArray], Labels | None]:
+    names = [f"{role}{i}" if role == IGNORED else role for i, role in enumerate(layout.columns)]
+    kept = LABELLED_COLUMNS if layout.labelled else DEFAULT_COLUMNS
+    table = pacsv.read_csv(
+        pa.BufferReader(block),
+        read_options=pacsv.ReadOptions(column_names=names, block_size=len(block) + 1),
+        parse_options=pacsv.ParseOptions(delimiter=layout.delimiter, quote_char=False, double_quote=False),
+        convert_options=pacsv.ConvertOptions(
+            column_types=dict.fromkeys(names, NAME_TYPE),
+            include_columns=list(kept),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
+    columns = [table.column(role).chunk(0) for role in DEFAULT_COLUMNS]
+    return columns, _labels_of(table.column("label").chunk(0)) if layout.labelled else None
+
+
+def _labels_of(column: pa.DictionaryArray) -> Labels:
+    values = column.dictionary.to_pylist()
+    if unknown := [v for v in values if v.strip() not in LABEL_VALUES]:
+        raise pa.ArrowInvalid(f"label {unknown[0]}")
+    table = np.array([LABEL_VALUES[v.strip()] for v in values], dtype=np.int8)
+    labels: Labels = table[column.indices.to_numpy()]
+    return labels
+
+
+def _holds_blank(names: pa.Array) -> bool:
+    return bool(pc.index(names, pa.scalar("")).as_py() >= 0)
+
+
+class _LineParser:
+    """Reads lines one by one; knows where it is, what is wrong and what to do about it."""
+
+    def __init__(self, path: Path, options: ReadOptions, layout: _Format, collector: TripleCollector) -> None:
+        self.path, self.options, self.layout, self.collector = path, options, layout, collector
+        self._place = {
+            role: layout.columns.index(role) for role in (*DEFAULT_COLUMNS, "label") if role in layout.columns
+        }
+
+    def parse(self, blocks: Iterator[bytes], line: int) -> None:
+        """Collect the triples of these blocks; ``line`` is the number of their first line."""
+        waiting = _Lines(blocks, line)
+        while waiting.more():
+            try:
+                number, record = self._record(waiting)
+                if number != self.layout.header_line:
+                    self._take(number, record)
+            except InputError as error:
+                if not self.options.skips:
+                    raise
+                self.collector.report.skip(error)
+
+    def _record(self, waiting: "_Lines") -> tuple[int, str]:
+        """The next line, joined with those that follow while a quote is open."""
+        number, raw = waiting.pop()
+        record = self._decode(raw, number)
+        following = waiting.ahead(MAX_LINES_OF_RECORD)
+        joined, taken = _joined(
+            record, following, self.layout.delimiter, self.layout.quote, (len(self.layout.columns),)
+        )
+        waiting.drop(taken)
+        return number, joined.removesuffix("\r")
+
+    def _decode(self, raw: bytes, number: int) -> str:
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            bad = raw[error.start : error.start + 4]
+            raise InputError(
+                self.path, f"the bytes {bad!r} are not UTF-8", number, "save the file as UTF-8" + self._or_skip()
+            ) from None
+
+    def _take(self, number: int, record: str) -> None:
+        if not record.strip() and self.layout.delimiter not in record:
+            return
+        fields = _split(record, self.layout.delimiter, self.layout.quote)
+        if len(fields) != len(self.layout.columns):
+            raise InputError(
+                self.path,
+                f"{_columns(len(fields))} in {shown(record)} where {len(self.layout.columns)} are expected",
+                number,
+                "mend the line" + self._or_skip(),
+            )
+        head, relation, tail = (self._name(fields, role, number) for role in DEFAULT_COLUMNS)
+        self.collector.add_row(head, relation, tail, self._label(fields, number))
+
+    def _name(self, fields: list[str], role: str, number: int) -> str:
+        name = fields[self._place[role]]
+        if not name:
+            shown_fields = self.layout.delimiter.join(fields)
+            raise InputError(
+                self.path, f"the {role} is empty in {shown(shown_fields)}", number, "name it" + self._or_skip()
+            )
+        if "\0" in name:
+            problem = f"the {role} {shown(name)} holds a NUL byte"
+            raise InputError(self.path, problem, number, "save the file as UTF-8" + self._or_skip())
+        return name
+
+    def _label(self, fields: list[str], number: int) -> int:
+        if not self.layout.labelled:
+            return 1
+        text = fields[self._place["label"]].strip()
+        if text not in LABEL_VALUES:
+            raise InputError(
+                self.path, f"the label {shown(text)} is not 1, -1 or 0", number, "mend it" + self._or_skip()
+            )
+        return LABEL_VALUES[text]
+
+    def _or_skip(self) -> str:
+        return ", or drop such lines with --on-bad-line skip"
+
+
+class _Lines:
+    """Lines with their numbers, a few of them looked at ahead."""
+
+    def __init__(self, blocks: Iterator[bytes], line: int) -> None:
+        self._blocks = blocks
+        self._waiting: deque[bytes] = deque()
+        self._number = line
+
+    def more(self) -> bool:
+        return self.ready(1) > 0
+
+    def ready(self, wanted: int) -> int:
+        """How many lines wait, after trying to have ``wanted`` of them."""
+        while len(self._waiting) < wanted:
+            block = next(self._blocks, None)
+            if block is None:
+                break
+            self._waiting.extend(block.removesuffix(b"\n").split(b"\n"))
+        return len(self._waiting)
+
+    def pop(self) -> tuple[int, bytes]:
+        number = self._number
+        self._number += 1
+        return number, self._waiting.popleft()
+
+    def ahead(self, most: int) -> Iterator[bytes]:
+        """The lines that follow, up to ``most``, read only as they are asked for."""
+        for place in range(most):
+            if self.ready(place + 1) <= place:
+                return
+            yield self._waiting[place]
+
+    def drop(self, count: int) -> None:
+        for _ in range(count):
+            self.pop()

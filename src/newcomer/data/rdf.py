@@ -1,0 +1,158 @@
+"""N-Triples, N-Quads, Turtle and TriG through pyoxigraph (extra ``rdf``).
+
+An IRI's name is the IRI, a blank node's is ``_:label``. Literals are values, not entities: they are left out and
+counted unless asked for. Names that are no IRIs are written as ``urn:newcomer:`` plus the percent-encoded name and read
+back as they were, so that every graph survives the round trip.
+"""
+
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+
+from newcomer.data.options import ReadOptions
+from newcomer.data.streams import create_bytes, open_bytes, plain_suffix
+from newcomer.data.tables import NamedTriples, TripleCollector
+from newcomer.errors import InputError, MissingExtraError, OutputError, shown
+
+FORMATS = {".nt": "N_TRIPLES", ".nq": "N_QUADS", ".ttl": "TURTLE", ".trig": "TRIG"}
+LINE_FORMATS = (".nt", ".nq")
+PREFIX = "urn:newcomer:"
+_WEB_IRI = re.compile(r"(https?|urn|tag|ftp):\S+", re.IGNORECASE)
+WRITTEN_AT_ONCE = 1 << 16
+
+
+def _pyoxigraph() -> Any:
+    try:
+        import pyoxigraph
+    except ImportError:
+        raise MissingExtraError("reading and writing RDF", "pyoxigraph", "rdf") from None
+    return pyoxigraph
+
+
+def read_rdf(path: Path, options: ReadOptions) -> NamedTriples:
+    """Read an RDF file; the graph names of quads are ignored."""
+    library = _pyoxigraph()
+    suffix = plain_suffix(path)
+    collector = TripleCollector(path)
+    with open_bytes(path) as content:
+        stream = _WithoutMark(content)
+        statements = _by_line if options.skips and suffix in LINE_FORMATS else _whole
+        for statement in statements(library, stream, getattr(library.RdfFormat, FORMATS[suffix]), collector):
+            _collect(library, statement, options, collector)
+    return collector.finish()
+
+
+class _WithoutMark:
+    """A stream less the byte order mark that some editors put in front."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._start = stream, stream.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
+
+    def read(self, size: int = -1) -> bytes:
+        start, self._start = self._start, b""
+        return start or bytes(self._stream.read(size))
+
+
+def _whole(library: Any, stream: Any, rdf_format: Any, collector: TripleCollector) -> Iterator[Any]:
+    try:
+        yield from library.parse(stream, format=rdf_format, base_iri="file:///")
+    except SyntaxError as error:
+        raise _syntax_error(collector.path, error) from None
+    except ValueError as error:
+        raise InputError(collector.path, f"is not valid RDF ({_one_line(error)})", hint="mend the file") from None
+
+
+def _syntax_error(path: Path, error: SyntaxError) -> InputError:
+    return InputError(
+        path, _one_line(error.msg), error.lineno, "mend it (in N-Triples and N-Quads, --on-bad-line skip drops it)"
+    )
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())[:160]
+
+
+def _by_line(library: Any, stream: Any, rdf_format: Any, collector: TripleCollector) -> Iterator[Any]:
+    """Line by line, so that a bad one can be left out."""
+    for number, line in enumerate(_text_lines(stream), start=1):
+        try:
+            yield from list(library.parse(line, format=rdf_format))
+        except (SyntaxError, ValueError) as error:
+            collector.report.skip(InputError(collector.path, _one_line(getattr(error, "msg", error)), number))
+
+
+def _text_lines(stream: Any) -> Iterator[bytes]:
+    carry = b""
+    while chunk := stream.read(1 << 20):
+        *lines, carry = (carry + chunk).split(b"\n")
+        for line in lines:
+            yield from _rows(line)
+    if carry:
+        yield from _rows(carry)
+
+
+def _rows(line: bytes) -> list[bytes]:
+    """A line without its carriage return, or the lines that carriage returns alone make of it."""
+    return line.removesuffix(b"\r").split(b"\r")
+
+
+def _collect(library: Any, statement: Any, options: ReadOptions, collector: TripleCollector) -> None:
+    tail = statement.object
+    if isinstance(tail, library.Literal) and options.literals == "skip":
+        collector.report.literals += 1
+        return
+    head, relation, tail = (_name(library, term) for term in (statement.subject, statement.predicate, tail))
+    if not (head and relation and tail) or "\0" in head + relation + tail:
+        problem = f"an empty name or a NUL byte in {shown(str(statement))}"
+        error = InputError(collector.path, problem, hint="mend the name")
+        if not options.skips:
+            raise error
+        collector.report.skip(error)
+        return
+    collector.add_row(head, relation, tail)
+
+
+def _name(library: Any, term: Any) -> str:
+    if isinstance(term, library.NamedNode):
+        iri: str = term.value
+        return _plain_name(iri) if iri.startswith(PREFIX) else iri
+    return str(term)
+
+
+def _plain_name(iri: str) -> str:
+    try:
+        return unquote(iri.removeprefix(PREFIX), errors="strict")
+    except UnicodeDecodeError:  # not one that was written here
+        return iri
+
+
+def write_ntriples(path: Path, heads: pa.Array, relations: pa.Array, tails: pa.Array) -> None:
+    """Write dictionary-encoded columns as N-Triples; each name is turned into an IRI once."""
+    library = _pyoxigraph()
+    columns = [_iris(library, column) for column in (heads, relations, tails)]
+    with create_bytes(path) as stream:
+        for start in range(0, len(heads), WRITTEN_AT_ONCE):
+            part = zip(*(column[start : start + WRITTEN_AT_ONCE].to_pylist() for column in columns), strict=True)
+            stream.write("".join(f"<{h}> <{r}> <{t}> .\n" for h, r, t in part).encode())
+
+
+def _iris(library: Any, column: pa.DictionaryArray) -> pa.Array:
+    iris = pa.array([_iri(library, name) for name in column.dictionary.to_pylist()], type=pa.string())
+    return iris.take(column.indices)
+
+
+def _iri(library: Any, name: str) -> str:
+    if _WEB_IRI.fullmatch(name) and not name.startswith(PREFIX):
+        try:
+            return str(library.NamedNode(name).value)
+        except ValueError:
+            pass
+    try:
+        return PREFIX + quote(name, safe="")
+    except UnicodeEncodeError:
+        raise OutputError(f"the name {shown(name)} cannot be written as UTF-8; rename it") from None

@@ -1,0 +1,116 @@
+"""The splitting rule: cut "new entities arrive" out of a graph.
+
+Sample R % (or N) of the test triples; C = their heads (subject), tails (object) or both. Train = training triples that
+touch no C; seen = entities of that train. Aux = training triples with one end in C and the other seen. Valid = valid
+triples with both ends seen. Test = sampled triples whose C end occurs in aux and whose other end is seen; where both
+ends are C (both), each must occur in aux.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from newcomer.data.tables import assemble
+from newcomer.errors import DatasetError, OptionError, unknown_name
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask, TripleArray, concatenate
+
+SIDES = ("subject", "object", "both")
+HOLDOUT_TEST, HOLDOUT_VALID = 0.10, 0.05
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """Which ends become newcomers, and how many test triples are drawn: ``rate`` in percent or ``triples``."""
+
+    unseen: str = "subject"
+    rate: float | None = None
+    triples: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.unseen not in SIDES:
+            raise unknown_name("side", self.unseen, SIDES)
+        if self.rate is not None and self.triples is not None:
+            raise OptionError("give either a rate or a number of triples, not both")
+        if self.rate is not None and not 0 < self.rate <= 100:
+            raise OptionError(f"rate {self.rate:g} is not a percentage above 0 and up to 100")
+        if self.triples is not None and self.triples < 1:
+            raise OptionError(f"triples {self.triples} is not a number of at least 1")
+        if self.seed < 0:
+            raise OptionError(f"seed {self.seed} is not a number of at least 0")
+
+
+def split_graph(dataset: InductiveDataset, rule: SplitRule, newcomers: Ids | None = None) -> InductiveDataset:
+    """Split a graph by the rule, or around a given set of ``newcomers`` (then all their test triples are asked)."""
+    whole = _reunite(dataset) if len(dataset.auxiliary) else dataset
+    source = whole if len(whole.test.positives) else hold_out(whole, rule.seed)
+    test = source.test.positives
+    drawn = test if newcomers is not None else test.take(_draw(len(test), rule))
+    ends = newcomers if newcomers is not None else _ends(drawn, rule.unseen)
+    is_candidate = np.zeros(len(source.entities), dtype=bool)
+    is_candidate[ends] = True
+    return _cut(source, drawn, is_candidate, both=rule.unseen == "both" and newcomers is None)
+
+
+def _reunite(dataset: InductiveDataset) -> InductiveDataset:
+    """A data set that has newcomers already: their facts go back into the graph before it is cut anew."""
+    together = concatenate([dataset.observed.triples, dataset.auxiliary.triples])
+    observed = Graph.build(dataset.entities, dataset.relations, together)
+    nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
+    return InductiveDataset(dataset.name, observed, nothing, dataset.valid, dataset.test)
+
+
+def _draw(available: int, rule: SplitRule) -> Ids:
+    wanted = rule.triples if rule.triples is not None else round(available * (rule.rate or 10) / 100)
+    if wanted > available:
+        raise OptionError(f"{wanted:,} triples cannot be drawn from the {available:,} of test; ask for fewer")
+    rng = np.random.default_rng(rule.seed)
+    return np.sort(rng.choice(available, size=max(wanted, 1), replace=False)).astype(np.int32)
+
+
+def _ends(drawn: TripleArray, unseen: str) -> Ids:
+    columns = {"subject": [drawn.heads], "object": [drawn.tails], "both": [drawn.heads, drawn.tails]}[unseen]
+    return np.concatenate(columns)
+
+
+def _cut(source: InductiveDataset, drawn: TripleArray, is_candidate: Mask, both: bool) -> InductiveDataset:
+    train, valid = source.observed.triples, source.valid.positives
+    head_new, tail_new = is_candidate[train.heads], is_candidate[train.tails]
+    observed = train.take(~(head_new | tail_new))
+    seen = _used(observed, len(is_candidate))
+    auxiliary = train.take((head_new & seen[train.tails]) | (tail_new & seen[train.heads]))
+    arrived = is_candidate & _used(auxiliary, len(is_candidate))
+    if len(observed) == 0:
+        raise DatasetError("every training triple touches a newcomer; draw fewer, or give another set of newcomers")
+    asked = (
+        arrived[drawn.heads] & arrived[drawn.tails]
+        if both
+        else (arrived[drawn.heads] & seen[drawn.tails]) | (arrived[drawn.tails] & seen[drawn.heads])
+    )
+    parts = {
+        "train": observed,
+        "aux": auxiliary,
+        "valid": valid.take(seen[valid.heads] & seen[valid.tails]),
+        "test": drawn.take(asked),
+    }
+    return assemble(source.name, source.entities.names, source.relations.names, parts)
+
+
+def _used(triples: TripleArray, num_entities: int) -> Mask:
+    used = np.zeros(num_entities, dtype=bool)
+    used[triples.heads] = True
+    used[triples.tails] = True
+    return used
+
+
+def hold_out(dataset: InductiveDataset, seed: int) -> InductiveDataset:
+    """A graph without a test file: 10 % of its triples become test and 5 % valid, by seed."""
+    triples = dataset.observed.triples
+    rng = np.random.default_rng([seed, 1])
+    draw = rng.random(len(triples))
+    is_test, is_valid = draw < HOLDOUT_TEST, (draw >= HOLDOUT_TEST) & (draw < HOLDOUT_TEST + HOLDOUT_VALID)
+    if not is_test.any() or (is_test | is_valid).all():
+        raise DatasetError(f"{dataset.name} has no test triples and only {len(triples):,} to draw them from; add some")
+    valid = concatenate([triples.take(is_valid), dataset.valid.positives])
+    observed = Graph.build(dataset.entities, dataset.relations, triples.take(~(is_test | is_valid)))
+    return InductiveDataset(dataset.name, observed, dataset.auxiliary, valid, triples.take(is_test))

@@ -1,0 +1,220 @@
+"""Triples by name, as readers hand them over, and their way from names to ids.
+
+A reader feeds dictionary-encoded Arrow columns into a `TripleCollector`, which numbers the names as they turn up and
+keeps 12 bytes a triple. `assemble` gives all parts of a data set their final ids. Those depend on the names alone, not
+on the order or format of the files: entities of train first, then those auxiliary facts add, then the rest, each in the
+order of their names.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from newcomer.errors import InputError
+from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary
+
+NAME_TYPE = pa.dictionary(pa.int32(), pa.string())
+ROLES = ("train", "aux", "valid", "test")
+REMEMBERED_BAD_LINES = 5
+
+Labels = npt.NDArray[np.int8]
+
+
+@dataclass
+class ReadReport:
+    """What a reader met on its way: rows taken, lines left out and why."""
+
+    rows: int = 0
+    skipped: int = 0
+    literals: int = 0
+    bad_lines: list[str] = field(default_factory=list)
+
+    def skip(self, error: InputError) -> None:
+        """Count a bad line and keep the first few sentences about it."""
+        self.skipped += 1
+        if len(self.bad_lines) < REMEMBERED_BAD_LINES:
+            self.bad_lines.append(str(error))
+
+
+@dataclass(frozen=True, eq=False)
+class NamedTriples:
+    """Triples of one file: distinct names, and rows that number them; labels (1 true, 0 false) where it has any."""
+
+    entities: pa.Array
+    relations: pa.Array
+    triples: TripleArray
+    report: ReadReport
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+
+class _Numbering:
+    """Numbers names as they turn up, with Arrow's hash tables: no Python work per name.
+
+    Chunks wait until their dictionaries are as large as what is known already, so that each name is hashed a constant
+    number of times on average, however many chunks there are.
+    """
+
+    AT_LEAST = 1 << 18
+
+    def __init__(self) -> None:
+        self.names: pa.Array = pa.array([], type=pa.string())
+        self._waiting: list[pa.DictionaryArray] = []
+        self._names_waiting = 0
+        self._done: list[Ids] = []
+
+    def add(self, chunk: pa.DictionaryArray) -> None:
+        self._waiting.append(chunk)
+        self._names_waiting += len(chunk.dictionary)
+        if self._names_waiting > max(self.AT_LEAST, len(self.names)):
+            self._number()
+
+    def _number(self) -> None:
+        known = pa.DictionaryArray.from_arrays(pa.array([], type=pa.int32()), self.names)
+        unified = pa.chunked_array([known, *self._waiting], type=NAME_TYPE).unify_dictionaries()
+        self.names = unified.chunk(0).dictionary
+        self._done += [chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks[1:]]
+        self._waiting, self._names_waiting = [], 0
+
+    def finish(self) -> list[Ids]:
+        """The ids of all chunks in the order they came."""
+        self._number()
+        done, self._done = self._done, []
+        return done
+
+
+class TripleCollector:
+    """Gathers rows or whole Arrow columns into `NamedTriples`."""
+
+    CHUNK = 1 << 17
+
+    def __init__(self, path: Path, labelled: bool = False) -> None:
+        self.path = path
+        self.report = ReadReport()
+        self._labelled = labelled
+        self._entities, self._relations = _Numbering(), _Numbering()
+        self._labels: list[Labels] = []
+        self._rows: tuple[list[str], ...] = ([], [], [])
+        self._row_labels: list[int] = []
+
+    def add_row(self, head: str, relation: str, tail: str, label: int = 1) -> None:
+        """One triple."""
+        for column, name in zip(self._rows, (head, relation, tail), strict=True):
+            column.append(name)
+        self._row_labels.append(label)
+        if len(self._row_labels) >= self.CHUNK:
+            self._flush()
+
+    def add_columns(self, columns: Sequence[pa.DictionaryArray], labels: Labels | None = None) -> None:
+        """Many triples at once: three dictionary-encoded columns of equal length."""
+        self._flush()
+        heads, relations, tails = columns
+        self._entities.add(heads)
+        self._entities.add(tails)
+        self._relations.add(relations)
+        if labels is not None:
+            self._labels.append(labels)
+        self.report.rows += len(heads)
+
+    def _flush(self) -> None:
+        if not self._row_labels:
+            return
+        rows, labels = self._rows, np.array(self._row_labels, dtype=np.int8)
+        self._rows, self._row_labels = ([], [], []), []
+        columns = [pa.array(column, type=pa.string()).dictionary_encode() for column in rows]
+        self.add_columns(columns, labels if self._labelled else None)
+
+    def finish(self) -> NamedTriples:
+        """All that was gathered; an empty file is an error, because it is hardly ever meant."""
+        self._flush()
+        if self.report.rows == 0:
+            problem = "holds no triple" + (
+                f" ({self.report.skipped} lines were skipped)" if self.report.skipped else ""
+            )
+            raise InputError(self.path, problem, hint="give a file with at least one head, relation and tail")
+        labels = np.concatenate(self._labels) if self._labelled else None
+        ends = self._entities.finish()
+        heads, tails = _joined(ends[0::2]), _joined(ends[1::2])
+        triples = TripleArray(heads, _joined(self._relations.finish()), tails, labels)
+        return NamedTriples(self._entities.names, self._relations.names, triples, self.report)
+
+
+def _joined(chunks: list[Ids]) -> Ids:
+    return np.concatenate(chunks).astype(np.int32, copy=False) if chunks else np.empty(0, dtype=np.int32)
+
+
+def encode(parts: Sequence[NamedTriples]) -> tuple[pa.Array, pa.Array, list[TripleArray]]:
+    """Entity names, relation names and the parts in one common numbering."""
+    if len(parts) == 1:
+        return parts[0].entities, parts[0].relations, [parts[0].triples]
+    entities, entity_ids = _unify([part.entities for part in parts])
+    relations, relation_ids = _unify([part.relations for part in parts])
+    arrays = [
+        TripleArray(e[p.triples.heads], r[p.triples.relations], e[p.triples.tails], p.triples.labels)
+        for p, e, r in zip(parts, entity_ids, relation_ids, strict=True)
+    ]
+    return entities, relations, arrays
+
+
+def _unify(vocabularies: Sequence[pa.Array]) -> tuple[pa.Array, list[Ids]]:
+    """One list of names for several, and for each of them the new ids."""
+    numbering = _Numbering()
+    for names in vocabularies:
+        numbering.add(pa.DictionaryArray.from_arrays(pa.array(np.arange(len(names), dtype=np.int32)), names))
+    ids = numbering.finish()
+    return numbering.names, ids
+
+
+def assemble(
+    name: str, entity_names: pa.Array, relation_names: pa.Array, parts: dict[str, TripleArray]
+) -> InductiveDataset:
+    """A data set with its final ids out of parts that share any numbering; names no part uses are dropped.
+
+    ``parts`` is emptied on the way, so that a large part's old columns can go before its graph is built.
+    """
+    for role in ROLES:
+        parts.setdefault(role, TripleArray.empty())
+    entities, entity_ids = _renumber(entity_names, [(parts[role].heads, parts[role].tails) for role in ROLES])
+    relations, relation_ids = _renumber(relation_names, [(parts[role].relations,) for role in ROLES])
+    moved = {role: _moved(parts.pop(role), entity_ids, relation_ids) for role in ROLES}
+    observed = Graph.build(entities, relations, moved.pop("train"))
+    auxiliary = Graph.build(entities, relations, moved.pop("aux"))
+    return InductiveDataset(name, observed, auxiliary, distinct(moved["valid"]), distinct(moved["test"]))
+
+
+def _moved(triples: TripleArray, entity_ids: Ids, relation_ids: Ids) -> TripleArray:
+    return TripleArray(
+        entity_ids[triples.heads], relation_ids[triples.relations], entity_ids[triples.tails], triples.labels
+    )
+
+
+def _renumber(names: pa.Array, uses: Iterable[tuple[Ids, ...]]) -> tuple[Vocabulary, Ids]:
+    """Names ordered by the first part that uses them, then alphabetically; and each old id's new one."""
+    unused = 127
+    first_use = np.full(len(names), unused, dtype=np.int8)
+    for part, columns in reversed(list(enumerate(uses))):
+        for column in columns:
+            first_use[column] = min(part, 2)  # valid and test make no difference
+    by_name = pc.sort_indices(names).to_numpy()
+    order = by_name[np.argsort(first_use[by_name], kind="stable")]
+    order = order[first_use[order] < unused]
+    new_ids = np.full(len(names), -1, dtype=np.int32)
+    new_ids[order] = np.arange(len(order), dtype=np.int32)
+    return Vocabulary(names.take(pa.array(order))), new_ids
+
+
+def distinct(triples: TripleArray) -> TripleArray:
+    """Each triple once (with each of its labels), in the order of first appearance."""
+    if len(triples) == 0:
+        return triples
+    columns = [triples.heads, triples.relations, triples.tails]
+    if triples.labels is not None:
+        columns.append(triples.labels.astype(np.int32))
+    _, first = np.unique(np.stack(columns, axis=1), axis=0, return_index=True)
+    return triples if len(first) == len(triples) else triples.take(np.sort(first))

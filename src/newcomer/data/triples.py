@@ -1,0 +1,87 @@
+"""Any file of triples in, any file of triples out; the format follows from the name."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from newcomer.data.delimited import read_delimited
+from newcomer.data.options import ReadOptions
+from newcomer.data.parquet import read_parquet, write_parquet
+from newcomer.data.rdf import FORMATS as RDF_FORMATS
+from newcomer.data.rdf import read_rdf, write_ntriples
+from newcomer.data.streams import create_bytes, looking_at, plain_suffix
+from newcomer.data.tables import Labels, NamedTriples
+from newcomer.errors import InputError, OptionError, unknown_name
+from newcomer.graph import TripleArray, Vocabulary
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TEXT_SUFFIXES = (".txt", ".tsv", ".csv", ".tab", ".data", "")
+WRITE_FORMATS = ("tsv", "tsv.gz", "tsv.zst", "parquet", "nt", "nt.gz")
+WRITTEN_AT_ONCE = 1 << 18
+
+
+def read_triples(path: Path, options: ReadOptions | None = None) -> NamedTriples:
+    """Read triples by name from TSV, CSV, Parquet or RDF, plain or compressed."""
+    options = options or ReadOptions()
+    with looking_at(path):
+        if path.is_dir():
+            raise InputError(path, "is a folder where a file is expected", hint="name a file in it")
+        if not path.exists():
+            raise InputError(path, "does not exist", hint="check the path")
+    suffix = plain_suffix(path)
+    if suffix in PARQUET_SUFFIXES:
+        return read_parquet(path, options)
+    if suffix in RDF_FORMATS:
+        return read_rdf(path, options)
+    return read_delimited(path, options)
+
+
+def write_triples(path: Path, entities: Vocabulary, relations: Vocabulary, triples: TripleArray) -> None:
+    """Write triples by name; ``path`` ends in .tsv, .csv, .parquet or .nt, the text formats also in .gz or .zst."""
+    suffix = plain_suffix(path)
+    if suffix in PARQUET_SUFFIXES:
+        write_parquet(path, _columns(entities, relations, triples), triples.labels)
+    elif suffix == ".nt":
+        if triples.labels is not None and (triples.labels <= 0).any():
+            raise OptionError(f"{path}: N-Triples cannot say that a triple is false; write labelled triples as tsv")
+        write_ntriples(path, *_columns(entities, relations, triples))
+    elif suffix in (".tsv", ".csv", ".txt"):
+        _write_text(path, entities, relations, triples, "," if suffix == ".csv" else "\t")
+    else:
+        raise unknown_name("format to write", suffix.lstrip(".") or path.name, WRITE_FORMATS)
+
+
+def _columns(entities: Vocabulary, relations: Vocabulary, triples: TripleArray) -> list[pa.DictionaryArray]:
+    pairs = ((triples.heads, entities), (triples.relations, relations), (triples.tails, entities))
+    return [pa.DictionaryArray.from_arrays(pa.array(ids), vocabulary.names) for ids, vocabulary in pairs]
+
+
+def _write_text(path: Path, entities: Vocabulary, relations: Vocabulary, triples: TripleArray, delimiter: str) -> None:
+    """Names are quoted once each, then rows are joined by Arrow: no Python work per triple."""
+    entity_names, relation_names = (quoted(v.names, delimiter) for v in (entities, relations))
+    with create_bytes(path) as stream:
+        for start in range(0, len(triples), WRITTEN_AT_ONCE):
+            part = triples.take(np.arange(start, min(start + WRITTEN_AT_ONCE, len(triples))))
+            columns = [
+                entity_names.take(pa.array(part.heads)),
+                relation_names.take(pa.array(part.relations)),
+                entity_names.take(pa.array(part.tails)),
+            ]
+            if part.labels is not None:
+                columns.append(_label_text(part.labels))
+            stream.write("\n".join([*pc.binary_join_element_wise(*columns, delimiter).to_pylist(), ""]).encode())
+
+
+def _label_text(labels: Labels) -> pa.Array:
+    return pa.array(["-1", "1"]).take(pa.array((labels > 0).astype(np.int32)))
+
+
+def quoted(names: pa.Array, delimiter: str) -> pa.Array:
+    """Names as they stand in a delimited file: quoted where the delimiter, a quote or a line end is in them."""
+    special = pc.match_substring_regex(names, f'["\r\n{delimiter}]|^\ufeff')
+    if not pc.any(special).as_py():
+        return names
+    doubled = pc.replace_substring(names, '"', '""')
+    return pc.if_else(special, pc.binary_join_element_wise('"', doubled, '"', ""), names)

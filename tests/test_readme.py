@@ -1,0 +1,75 @@
+"""What README.md and docs/ show, runs: console blocks with their output, Python blocks with their assertions."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for kind, body in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
+
+
+def commands(block: str) -> list[tuple[str, list[str]]]:
+    """Each ``$ command`` with the lines shown below it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif found:
+            found[-1][1].append(line)
+    return found
+
+
+def shows(output: str, expected: list[str]) -> str | None:
+    """The first expected line that is not in the output, in order; ``...`` stands for any lines."""
+    rest = [line.strip() for line in output.splitlines()]
+    for line in (wanted.strip() for wanted in expected):
+        if line in ("...", ""):
+            continue
+        if line not in rest:
+            return line
+        rest = rest[rest.index(line) + 1 :]
+    return None
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=lambda p: p.name)
+def test_the_commands_of_a_page_do_what_it_shows(page, tmp_path):
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment.pop("NEWCOMER_DATA", None)
+    for block in blocks(page, "console"):
+        for command, expected in commands(block):
+            done = subprocess.run(
+                shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            missing = shows(done.stdout, expected)
+            assert missing is None, f"{command} does not print {missing!r}:\n{done.stdout}"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
+
+
+def test_a_line_that_is_not_printed_is_noticed():
+    assert shows("a\nb\nc\n", ["a", "...", "c"]) is None
+    assert shows("a\nb\nc\n", ["c", "a"]) == "a"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
