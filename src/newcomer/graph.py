@@ -93,6 +93,13 @@ def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A read-only view: compiled code is made once for each kind of array it meets, so all callers hand over one."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
 def _int32(values: Any) -> Ids:
     return np.ascontiguousarray(values, dtype=np.int32)
 

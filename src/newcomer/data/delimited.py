@@ -105,7 +105,7 @@ def _detect(path: Path, block: bytes, options: ReadOptions) -> _Format:
 
     Where bad lines are to be skipped, the first line that makes sense decides.
     """
-    lines, number = _first_lines(path, block)
+    lines, number = _first_lines(path, block, options.delimiter or "\t")
     problem = None
     for start in range(len(lines)):
         try:
@@ -117,9 +117,9 @@ def _detect(path: Path, block: bytes, options: ReadOptions) -> _Format:
     raise problem or InputError(path, "is empty")
 
 
-def _first_lines(path: Path, block: bytes) -> tuple[list[bytes], int]:
+def _first_lines(path: Path, block: bytes, delimiter: str) -> tuple[list[bytes], int]:
     """The first lines from the first that is not blank on, and its number."""
-    blank = len(block) - len(block.lstrip())
+    blank = len(block) - len(block.lstrip(b" \t\r\n".replace(delimiter.encode(), b"")))
     if blank == len(block):
         raise InputError(path, "is empty", hint="give a file with at least one head, relation and tail")
     start = block.rfind(b"\n", 0, blank) + 1
@@ -330,7 +330,7 @@ class _LineParser:
 
     def _decode(self, raw: bytes, number: int) -> str:
         try:
-            return raw.decode("utf-8")
+            return raw.decode("utf-8", errors="replace" if number == self.layout.header_line else "strict")
         except UnicodeDecodeError as error:
             bad = raw[error.start : error.start + 4]
             raise InputError(

@@ -23,6 +23,7 @@ FORMATS = {".nt": "N_TRIPLES", ".nq": "N_QUADS", ".ttl": "TURTLE", ".trig": "TRI
 LINE_FORMATS = (".nt", ".nq")
 PREFIX = "urn:newcomer:"
 _WEB_IRI = re.compile(r"(https?|urn|tag|ftp):\S+", re.IGNORECASE)
+_PLACE = re.compile(r"^Parser error at [^:]*: ")
 WRITTEN_AT_ONCE = 1 << 16
 
 
@@ -36,13 +37,23 @@ def _pyoxigraph() -> Any:
 
 def read_rdf(path: Path, options: ReadOptions) -> NamedTriples:
     """Read an RDF file; the graph names of quads are ignored."""
+    in_lines = plain_suffix(path) in LINE_FORMATS
+    try:
+        return _read(path, options, line_by_line=in_lines and options.skips)
+    except SyntaxError as error:
+        if in_lines:  # slower, but it knows which line is to blame
+            return _read(path, options, line_by_line=True)
+        raise InputError(path, _problem(error), error.lineno, "mend it") from None
+
+
+def _read(path: Path, options: ReadOptions, line_by_line: bool) -> NamedTriples:
     library = _pyoxigraph()
-    suffix = plain_suffix(path)
+    rdf_format = getattr(library.RdfFormat, FORMATS[plain_suffix(path)])
     collector = TripleCollector(path)
     with open_bytes(path) as content:
         stream = _WithoutMark(content)
-        statements = _by_line if options.skips and suffix in LINE_FORMATS else _whole
-        for statement in statements(library, stream, getattr(library.RdfFormat, FORMATS[suffix]), collector):
+        whole = library.parse(stream, format=rdf_format, base_iri="file:///") if not line_by_line else None
+        for statement in whole or _by_line(library, stream, rdf_format, options, collector):
             _collect(library, statement, options, collector)
     return collector.finish()
 
@@ -58,32 +69,24 @@ class _WithoutMark:
         return start or bytes(self._stream.read(size))
 
 
-def _whole(library: Any, stream: Any, rdf_format: Any, collector: TripleCollector) -> Iterator[Any]:
-    try:
-        yield from library.parse(stream, format=rdf_format, base_iri="file:///")
-    except SyntaxError as error:
-        raise _syntax_error(collector.path, error) from None
-    except ValueError as error:
-        raise InputError(collector.path, f"is not valid RDF ({_one_line(error)})", hint="mend the file") from None
+def _problem(error: SyntaxError) -> str:
+    """The parser's words on one line, without the place, which stands before them already."""
+    return _PLACE.sub("", " ".join(str(error.msg).split()))[:160]
 
 
-def _syntax_error(path: Path, error: SyntaxError) -> InputError:
-    return InputError(
-        path, _one_line(error.msg), error.lineno, "mend it (in N-Triples and N-Quads, --on-bad-line skip drops it)"
-    )
-
-
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())[:160]
-
-
-def _by_line(library: Any, stream: Any, rdf_format: Any, collector: TripleCollector) -> Iterator[Any]:
-    """Line by line, so that a bad one can be left out."""
+def _by_line(
+    library: Any, stream: Any, rdf_format: Any, options: ReadOptions, collector: TripleCollector
+) -> Iterator[Any]:
+    """Line by line, so that a bad one can be named or left out."""
     for number, line in enumerate(_text_lines(stream), start=1):
         try:
             yield from list(library.parse(line, format=rdf_format))
-        except (SyntaxError, ValueError) as error:
-            collector.report.skip(InputError(collector.path, _one_line(getattr(error, "msg", error)), number))
+        except SyntaxError as error:
+            problem = f"{_problem(error)} in {shown(line.decode('utf-8', errors='backslashreplace'))}"
+            bad = InputError(collector.path, problem, number, "mend it, or drop such lines with --on-bad-line skip")
+            if not options.skips:
+                raise bad from None
+            collector.report.skip(bad)
 
 
 def _text_lines(stream: Any) -> Iterator[bytes]:

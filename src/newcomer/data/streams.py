@@ -135,7 +135,7 @@ def _replace_folder(staging: Path, path: Path) -> None:
         finally:
             if path.exists():
                 shutil.rmtree(old, ignore_errors=True)
-    elif path.exists() or path.is_symlink():
+    elif path.exists():
         raise OutputError(f"{path}: is not a folder; choose another place")
     else:
         staging.replace(path)

@@ -1,0 +1,110 @@
+"""What the tests share: files made on the spot, triples by name, and errors that must be one sentence."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from newcomer.data.dataset import parts_of
+from newcomer.data.tables import NamedTriples, assemble
+from newcomer.errors import InputError, NewcomerError
+from newcomer.graph import Graph, InductiveDataset, TripleArray
+
+settings.register_profile(
+    "pinned",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("pinned")
+
+NOBODY = 65534
+DATA = os.environ.get("NEWCOMER_DATA", "")
+needs_data = pytest.mark.skipif(not DATA, reason="NEWCOMER_DATA names no folder with the published data sets")
+
+Row = tuple[str, ...]
+
+
+def rows(named: NamedTriples) -> list[Row]:
+    """What a reader found, as (head, relation, tail) or (head, relation, tail, label)."""
+    entities, relations, triples = named.entities.to_pylist(), named.relations.to_pylist(), named.triples
+    found = [(entities[h], relations[r], entities[t]) for h, r, t in triples.rows.tolist()]
+    if triples.labels is None:
+        return found
+    return [(*row, str(label)) for row, label in zip(found, triples.labels.tolist(), strict=True)]
+
+
+def parts_by_name(dataset: InductiveDataset) -> dict[str, list[Row]]:
+    """Each part of a data set as a sorted list of rows."""
+    entities, relations = list(dataset.entities), list(dataset.relations)
+    found: dict[str, list[Row]] = {}
+    for role, triples in parts_of(dataset).items():
+        labels = [()] * len(triples) if triples.labels is None else [(str(x),) for x in triples.labels.tolist()]
+        named = [(entities[h], relations[r], entities[t]) for h, r, t in triples.rows.tolist()]
+        found[role] = sorted((*row, *label) for row, label in zip(named, labels, strict=True))
+    return found
+
+
+def make_dataset(**parts: Iterable[tuple[str, str, str]]) -> InductiveDataset:
+    """A data set out of triples by name: train=, aux=, valid=, test=."""
+    listed = {role: list(triples) for role, triples in parts.items()}
+    graph = Graph.from_names([row for triples in listed.values() for row in triples])
+    ids = {
+        role: TripleArray.of(
+            [(graph.entities.id(h), graph.relations.id(r), graph.entities.id(t)) for h, r, t in triples]
+        )
+        for role, triples in listed.items()
+    }
+    return assemble("made", graph.entities.names, graph.relations.names, ids)
+
+
+def complaint(call: Callable[..., Any], *arguments: Any, **options: Any) -> NewcomerError:
+    """The error a call ends in: ours, one sentence on one line, with the file where it is about one."""
+    with pytest.raises(NewcomerError) as caught:
+        call(*arguments, **options)
+    text = str(caught.value)
+    assert text and "\n" not in text and "Traceback" not in text
+    if isinstance(caught.value, InputError):
+        assert text.startswith(caught.value.path)
+    return caught.value
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
+    """Writes a file under the test's folder and gives its path."""
+
+    def write(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that any user may enter, for tests about what a user may not."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Permissions count in this block, also where the tests run as root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

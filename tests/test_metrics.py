@@ -1,0 +1,124 @@
+"""Metrics by hand, by their definitions and by enumeration; bootstrap intervals by what they must cover."""
+
+from itertools import permutations
+from math import inf, isnan, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import complaint
+from newcomer.tasks import metrics
+from newcomer.tasks.metrics import EXPECTED, METRICS, bootstrap, expected_summary, summary
+
+RANKS = np.array([1.0, 2.0, 4.0, 11.0])
+CANDIDATES = np.array([11, 5, 9, 15])
+
+
+def test_a_worked_example():
+    found = summary(RANKS, CANDIDATES)
+    assert found == pytest.approx(
+        {
+            "mr": 4.5,
+            "mrr": (1 + 1 / 2 + 1 / 4 + 1 / 11) / 4,
+            "hits@1": 0.25,
+            "hits@3": 0.5,
+            "hits@10": 0.75,
+            "amri": 1 - 14 / 18,  # 14 places lost; in random order 5 + 2 + 4 + 7
+        }
+    )
+
+
+def test_a_shared_place_is_no_hit_when_its_mean_is_below():
+    assert summary(np.array([1.5, 3.5, 10.5]), np.array([20, 20, 20]))["hits@1"] == 0.0
+    assert summary(np.array([1.5, 3.5, 10.5]), np.array([20, 20, 20]))["hits@3"] == pytest.approx(1 / 3)
+    assert summary(np.array([1.5, 3.5, 10.5]), np.array([20, 20, 20]))["hits@10"] == pytest.approx(2 / 3)
+
+
+def test_the_best_middle_and_worst_ranks():
+    candidates = np.array([7, 1, 12])
+    best, middle, worst = np.ones(3), (candidates + 1) / 2, candidates.astype(float)
+    assert summary(best, candidates) == dict.fromkeys(METRICS, 1.0)
+    assert summary(middle, candidates)["amri"] == pytest.approx(0.0)
+    assert summary(worst, candidates)["amri"] == pytest.approx(-1.0)
+
+
+def test_of_nothing_every_metric_is_nan():
+    nothing = np.empty(0)
+    assert all(isnan(value) for value in summary(nothing, nothing.astype(np.int64)).values())
+    assert all(isnan(value) for value in expected_summary(*(nothing.astype(np.int64),) * 2).values())
+
+
+def test_the_index_of_answers_without_rivals_is_nan():
+    assert isnan(summary(np.ones(2), np.ones(2, dtype=np.int64))["amri"])
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_reduces_the_last_axis_only(name):
+    ranks, candidates = np.stack([RANKS, RANKS[::-1], RANKS + 1]), np.stack([CANDIDATES] * 3)
+    each = [float(METRICS[name](r, c)) for r, c in zip(ranks, candidates, strict=True)]
+    assert METRICS[name](ranks, candidates).tolist() == pytest.approx(each)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=4))
+def test_expected_metrics_average_over_all_orders_of_the_tied(queries):
+    tied = np.array([m for m, _ in queries])
+    candidates = tied + np.array([more for _, more in queries])
+    found = expected_summary(tied, candidates)
+    assert found.keys() == EXPECTED.keys() == METRICS.keys()
+    for name in set(METRICS) - {"amri"}:
+        each = [
+            np.mean(
+                [summary(np.array([1.0 + order.index(0)]), np.array([9]))[name] for order in permutations(range(m))]
+            )
+            for m in tied.tolist()
+        ]
+        assert found[name] == pytest.approx(float(np.mean(each)))
+    assert found["amri"] == pytest.approx(summary((tied + 1) / 2, candidates)["amri"], nan_ok=True)
+
+
+def test_an_interval_holds_the_metric_and_narrows_with_more_queries():
+    generator = np.random.default_rng(3)
+    widths = []
+    for size in (100, 10_000):
+        ranks, candidates = generator.integers(1, 101, size).astype(float), np.full(size, 100)
+        found = bootstrap("mr", ranks, candidates, generator, level=0.9)
+        assert found.low < summary(ranks, candidates)["mr"] < found.high
+        assert found.level == 0.9
+        widths.append(found.high - found.low)
+    # The width of a mean's interval is 2 * 1.645 standard errors, and these ranks spread by 28.9.
+    assert widths == pytest.approx([2 * 1.645 * 2.89, 2 * 1.645 * 0.289], rel=0.2)
+
+
+def test_an_interval_of_equal_ranks_is_a_point_and_of_nothing_is_nan():
+    generator = np.random.default_rng(0)
+    found = bootstrap("mrr", np.full(5, 4.0), np.full(5, 9), generator)
+    assert (found.low, found.high) == (0.25, 0.25)
+    assert isnan(bootstrap("mrr", np.empty(0), np.empty(0, dtype=np.int64), generator).low)
+
+
+def test_a_resample_keeps_each_rank_with_its_candidates():
+    found = bootstrap("amri", (CANDIDATES + 1) / 2, CANDIDATES, np.random.default_rng(0), samples=200)
+    assert (found.low, found.high) == (0.0, 0.0)  # every answer in the middle of its own candidates
+
+
+def test_an_interval_follows_its_seed_alone(monkeypatch):
+    def draw(seed: int) -> metrics.Interval:
+        return bootstrap("mrr", RANKS, CANDIDATES, np.random.default_rng(seed), samples=50)
+
+    at_once = draw(1)
+    assert at_once == draw(1)
+    assert at_once != draw(2)
+    monkeypatch.setattr(metrics, "DRAWS_AT_ONCE", 9)  # two resamples of four ranks at a time
+    assert draw(1) == at_once
+
+
+def test_wrong_options_are_refused():
+    generator = np.random.default_rng(0)
+    error = complaint(bootstrap, "hit@10", RANKS, CANDIDATES, generator)
+    assert "did you mean 'hits@10'?" in str(error)
+    for wrong in ({"samples": 0}, {"level": 1.0}, {"level": 0.0}, {"level": nan}, {"level": inf}):
+        assert repr(next(iter(wrong.values()))) in str(
+            complaint(bootstrap, "mr", RANKS, CANDIDATES, generator, **wrong)
+        )

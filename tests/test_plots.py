@@ -1,0 +1,58 @@
+"""Pictures of a data set."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import complaint, make_dataset
+from newcomer.data.plots import plot_description
+from newcomer.errors import MissingExtraError
+from newcomer.graph import InductiveDataset
+
+DATASET = make_dataset(
+    train=[("a", "r", "b"), ("b", "r", "c"), ("a", "s", "c")],
+    aux=[("n", "r", "a"), ("n", "s", "b")],
+    test=[("n", "r", "c")],
+)
+BEGINNINGS = {".png": b"\x89PNG\r\n\x1a\n", "": b"\x89PNG\r\n\x1a\n", ".pdf": b"%PDF", ".svg": b"<?xml"}
+
+
+@pytest.mark.parametrize("suffix", BEGINNINGS)
+def test_a_picture_is_written_in_the_format_of_its_ending(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "new" / f"picture{suffix}"
+    plot_description(DATASET, path)
+    content = path.read_bytes()
+    assert content.startswith(BEGINNINGS[suffix]) and len(content) > 5000
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_png_is_whole(tmp_path: Path) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    plot_description(DATASET, tmp_path / "picture.png")
+    height, width, _ = pyplot.imread(tmp_path / "picture.png").shape
+    assert width > height > 400
+    assert pyplot.get_fignums() == []
+
+
+def test_names_are_not_taken_for_formulas_and_newcomers_need_not_exist(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    graph = make_dataset(train=[("a", "r", "b")])
+    odd = InductiveDataset(r"cost in $ of $\frac{a}", graph.observed, graph.auxiliary, graph.valid, graph.test)
+    plot_description(odd, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").exists()
+
+
+def test_an_unknown_ending_is_refused(tmp_path: Path) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    assert "unknown kind of picture 'pgn'; did you mean 'png'?" in str(
+        complaint(plot_description, DATASET, tmp_path / "picture.pgn")
+    )
+    assert list(tmp_path.iterdir()) == [] and pyplot.get_fignums() == []
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    error = complaint(plot_description, DATASET, tmp_path / "picture.png")
+    assert isinstance(error, MissingExtraError) and "pip install 'newcomer[plots]'" in str(error)
