@@ -1,4 +1,4 @@
-"""Reading, splitting and starting: against Arrow's own CSV reader, in bytes a triple, and against a bare interpreter."""
+"""Reading, splitting, starting: against Arrow's own CSV reader, in bytes a triple, against a bare interpreter."""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
-from harness import PEAK_BYTES, Bar, best_of, data_folder, finish, in_child
 
+from harness import PEAK_BYTES, Bar, best_of, data_folder, finish, in_child
 from newcomer.data import read_graph
 
 TRIPLES, ENTITIES, RELATIONS = 10_000_000, 1_000_000, 200
@@ -26,7 +26,8 @@ read = time.perf_counter() - start
 peak = peak_bytes()
 start = time.perf_counter()
 split_graph(loaded.dataset, SplitRule("subject", rate=1.0))
-print(json.dumps({"read": read, "peak": peak, "triples": len(loaded.dataset.observed), "split": time.perf_counter() - start}))
+split = time.perf_counter() - start
+print(json.dumps({"read": read, "peak": peak, "triples": len(loaded.dataset.observed), "split": split}))
 """
 )
 

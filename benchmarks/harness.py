@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-
 # ru_maxrss would count what the parent held when it forked; the kernel's own high-water mark starts afresh.
 PEAK_BYTES = """
 def peak_bytes():
@@ -35,7 +34,8 @@ class Bar:
 
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<="
-        return f"{'ok  ' if self.kept else 'MISS'}  {self.name}: {self.ratio:.2f} (bar {sign} {self.bound:g})  {self.detail}"
+        verdict = "ok  " if self.kept else "MISS"
+        return f"{verdict}  {self.name}: {self.ratio:.2f} (bar {sign} {self.bound:g})  {self.detail}"
 
 
 def best_of(repeats: int, work: Callable[[], object]) -> float:

@@ -29,9 +29,9 @@ Made by `scripts/split_summary.py`; not typed by hand. Ours: `newcomer split fb1
 {SEED}` (all splits draw from FB15K's own test file). Paper: the counts it prints for the published splits, which were
 drawn with another seed, so the two should be close, not equal.
 
-Given the newcomers of a published split, the same code reproduces its train, aux and valid *exactly*, as sets; the tests
-do so for Subject-5, -10 and Object-5, -10. Newcomers are then all entities of FB15K that are not in the published train:
-a candidate all of whose neighbours are candidates too occurs in no published file, but its triples were removed.
+Given the newcomers of a published split, the same code reproduces its train, aux and valid *exactly*, as sets; the
+tests do so for Subject-5, -10 and Object-5, -10. Newcomers are then all entities of FB15K that are not in the published
+train: a candidate all of whose neighbours are candidates too occurs in no published file, but its triples were removed.
 
 | split | | train | aux | newcomers in test | valid | test | neighbours per predicted fact |
 |---|---|---|---|---|---|---|---|

@@ -250,7 +250,8 @@ class Graph:
         inverse = r >= self.num_relations
         h, t = np.where(inverse, t, h), np.where(inverse, h, t)
         r = np.where(inverse, r - self.num_relations, r)
-        valid = (h >= 0) & (h < self.num_entities) & (r >= 0) & (r < self.num_relations)
+        ends = (h >= 0) & (h < self.num_entities) & (t >= 0) & (t < self.num_entities)
+        valid = ends & (r >= 0) & (r < self.num_relations)
         h, r, t = (np.where(valid, a, 0).astype(np.int64) for a in (h, r, t))
         return self._search(h, r * self.num_entities + t) & valid if len(self) else np.zeros_like(valid)
 
@@ -314,10 +315,36 @@ class InductiveDataset:
         ids: Ids = _frozen(asked[self.is_newcomer[asked]].astype(np.int32))
         return ids
 
+    @cached_property
+    def own_facts(self) -> Adjacency:
+        """Each entity by its own facts: seen ones by the observed graph, the others by auxiliary facts.
+
+        From a newcomer one gets to whom it is tied, newcomers included; from a seen entity never to a newcomer. So
+        nothing about a seen entity, or about a newcomer that is not tied to it, changes when another one arrives.
+        """
+        return stack_rows(self.observed.adjacency, self.auxiliary.adjacency, self.is_seen)
+
+    def known_facts(self) -> Graph:
+        """What is known when questions are asked: the observed graph and the auxiliary facts."""
+        return Graph.build(self.entities, self.relations, concatenate([self.observed.triples, self.auxiliary.triples]))
+
     def known(self) -> Graph:
         """Everything stated anywhere in the data set: the `known` filter of a ranking."""
         parts = [self.observed.triples, self.auxiliary.triples, self.valid.positives, self.test.positives]
         return Graph.build(self.entities, self.relations, concatenate(parts))
+
+
+def stack_rows(first: Adjacency, second: Adjacency, from_first: Mask) -> Adjacency:
+    """For each entity the row of ``first`` where the mask says so, else that of ``second``."""
+    sizes = np.where(from_first, np.diff(first.offsets), np.diff(second.offsets))
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    relations, tails = (np.empty(offsets[-1], dtype=np.int32) for _ in range(2))
+    for source, mask in ((first, from_first), (second, ~from_first)):
+        edges = np.repeat(mask, np.diff(source.offsets))
+        places = np.repeat(mask, sizes)
+        relations[places], tails[places] = source.relations[edges], source.tails[edges]
+    return Adjacency(_frozen(offsets), _frozen(relations), _frozen(tails))
 
 
 def concatenate(parts: Sequence[TripleArray]) -> TripleArray:

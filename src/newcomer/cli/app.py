@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from newcomer import __version__
-from newcomer.cli import data, graphs
+from newcomer.cli import data, graphs, rules
 from newcomer.errors import NewcomerError
 
 INTERRUPTED = 130
@@ -23,6 +23,9 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command()(graphs.describe)
 app.command()(graphs.split)
+app.command()(rules.mine)
+app.command()(rules.enrich)
+app.add_typer(rules.app, name="rules")
 
 
 def _print_version(wanted: bool) -> None:

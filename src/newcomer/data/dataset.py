@@ -18,10 +18,10 @@ from newcomer import __version__
 from newcomer.data.layouts import MANIFEST, Layout, find_layout, role_name
 from newcomer.data.openke import read_names, read_openke
 from newcomer.data.options import ReadOptions
-from newcomer.data.streams import fresh_folder, looking_at
 from newcomer.data.tables import ROLES, NamedTriples, assemble, encode
 from newcomer.data.triples import WRITE_FORMATS, read_triples, write_triples
 from newcomer.errors import DatasetError, InputError, shown, unknown_name
+from newcomer.files import fresh_folder, looking_at
 from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
 
 FORMAT = "newcomer dataset"

@@ -26,9 +26,9 @@ from newcomer.data.options import (
     ReadOptions,
     columns_from_header,
 )
-from newcomer.data.streams import open_bytes, plain_suffix, read_ahead
 from newcomer.data.tables import NAME_TYPE, Labels, NamedTriples, TripleCollector
 from newcomer.errors import InputError, shown
+from newcomer.files import open_bytes, plain_suffix, read_ahead
 
 FIRST_BLOCK_BYTES, BLOCK_BYTES = 1 << 20, 1 << 24  # blocks grow: soon a first one, later few hash tables
 LINES_LOOKED_AT = 1000

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from newcomer.data.streams import looking_at, open_bytes
 from newcomer.errors import InputError, shown
+from newcomer.files import looking_at, open_bytes
 from newcomer.graph import UNKNOWN, Ids, Vocabulary
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from newcomer.data.options import ReadOptions
-from newcomer.data.streams import open_bytes
 from newcomer.data.tables import NamedTriples, TripleCollector
 from newcomer.errors import InputError, shown
+from newcomer.files import open_bytes
 from newcomer.graph import Ids
 
 

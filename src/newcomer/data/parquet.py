@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from newcomer.data.options import DEFAULT_COLUMNS, IGNORED, LABELLED_COLUMNS, ReadOptions, columns_from_header
-from newcomer.data.streams import fresh_file, looking_at
 from newcomer.data.tables import Labels, NamedTriples, TripleCollector
 from newcomer.errors import InputError, shown
+from newcomer.files import fresh_file, looking_at
 
 BATCH_ROWS = 1 << 20
 _TRUTH = {"1": 1, "-1": 0, "0": 0, "1.0": 1, "-1.0": 0, "0.0": 0, "true": 1, "false": 0}

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.data.streams import fresh_file
 from newcomer.errors import MissingExtraError, unknown_name
+from newcomer.files import fresh_file
 from newcomer.graph import Ids, InductiveDataset
 
 SEEN_COLOUR, NEWCOMER_COLOUR = "#4477aa", "#ee6677"

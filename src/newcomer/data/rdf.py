@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from newcomer.data.options import ReadOptions
-from newcomer.data.streams import create_bytes, open_bytes, plain_suffix
 from newcomer.data.tables import NamedTriples, TripleCollector
 from newcomer.errors import InputError, MissingExtraError, OutputError, shown
+from newcomer.files import create_bytes, open_bytes, plain_suffix
 
 FORMATS = {".nt": "N_TRIPLES", ".nq": "N_QUADS", ".ttl": "TURTLE", ".trig": "TRIG"}
 LINE_FORMATS = (".nt", ".nq")

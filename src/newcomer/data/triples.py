@@ -11,9 +11,9 @@ from newcomer.data.options import ReadOptions
 from newcomer.data.parquet import read_parquet, write_parquet
 from newcomer.data.rdf import FORMATS as RDF_FORMATS
 from newcomer.data.rdf import read_rdf, write_ntriples
-from newcomer.data.streams import create_bytes, looking_at, plain_suffix
 from newcomer.data.tables import Labels, NamedTriples
 from newcomer.errors import InputError, OptionError, unknown_name
+from newcomer.files import create_bytes, looking_at, plain_suffix
 from newcomer.graph import TripleArray, Vocabulary
 
 PARQUET_SUFFIXES = (".parquet", ".pq")

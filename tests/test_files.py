@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from conftest import complaint, without_rights
-from newcomer.data.streams import create_bytes, fresh_file, fresh_folder, open_bytes, plain_suffix, read_ahead
 from newcomer.errors import InputError, OutputError
+from newcomer.files import create_bytes, fresh_file, fresh_folder, open_bytes, plain_suffix, read_ahead
 
 Put = Callable[[str, str | bytes], Path]
 CONTENT = "".join(f"head {i * i % 97}\tknows\ttail {i}\n" for i in range(60)).encode()

@@ -1,0 +1,265 @@
+"""Compiled walks: what rules conclude of one entity, and from which facts.
+
+An entity comes as its own sorted facts (relation, tail), which need not be part of the graph walked over: a newcomer
+costs what its neighbourhood costs, whatever the size of the graph. A conclusion about the entity itself (a self loop)
+is never drawn: a walk that comes back says nothing new.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from newcomer.graph import Ids, Offsets
+from newcomer.rules.index import OrientedRules, Surroundings
+
+ONE, TWO, BOTH, THREE, CONSTANT, EXISTS = 1, 2, 3, 4, 5, 6  # as Kind; compiled code takes plain numbers
+KINDS = 8
+COLUMNS = 5  # rule, relation concluded, other end, first middle node, second middle node
+NOBODY = -1
+
+
+@njit(cache=True, nogil=True)
+def lower(values: Ids, low: int, high: int, wanted: int) -> int:
+    """The first place in sorted ``values[low:high]`` that is not below ``wanted``."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def row_of(world: Surroundings, entity: int, relation: int) -> tuple[int, int]:
+    """Where the tails of (entity, relation) stand."""
+    start, end = world.offsets[entity], world.offsets[entity + 1]
+    low = lower(world.relations, start, end, relation)
+    return low, lower(world.relations, low, end, relation + 1)
+
+
+@njit(cache=True, nogil=True)
+def holds(relations: Ids, tails: Ids, relation: int, tail: int) -> bool:
+    """Whether an entity's sorted facts hold (relation, tail)."""
+    low = lower(relations, 0, len(relations), relation)
+    high = lower(relations, low, len(relations), relation + 1)
+    place = lower(tails, low, high, tail)
+    return place < high and tails[place] == tail
+
+
+@njit(cache=True, nogil=True)
+def _emit(found: Ids, count: int, rule: int, head: int, end: int, first: int, second: int) -> Ids:
+    """Write a conclusion; the table doubles when it is full."""
+    if count == len(found):
+        grown = np.empty((2 * len(found), COLUMNS), dtype=np.int32)
+        grown[:count] = found
+        found = grown
+    found[count, 0], found[count, 1], found[count, 2] = rule, head, end
+    found[count, 3], found[count, 4] = first, second
+    return found
+
+
+@njit(cache=True, nogil=True)
+def ground_entity(
+    entity: int,
+    relations: Ids,
+    tails: Ids,
+    world: Surroundings,
+    rules: OrientedRules,
+    offsets: Offsets,
+    about: OrientedRules,
+) -> Ids:
+    """Every grounding of every rule that concludes something unknown of ``entity``: rows of ``COLUMNS`` numbers."""
+    found = np.empty((256, COLUMNS), dtype=np.int32)
+    count = 0
+    at = 0
+    while at < len(relations):
+        relation = relations[at]
+        end = at
+        while end < len(relations) and relations[end] == relation:
+            end += 1
+        key = relation * KINDS
+        for i in range(offsets[key + ONE], offsets[key + ONE + 1]):
+            head = rules.head[i]
+            for j in range(at, end):
+                if tails[j] != entity and not holds(relations, tails, head, tails[j]):
+                    found = _emit(found, count, rules.row[i], head, tails[j], NOBODY, NOBODY)
+                    count += 1
+        for i in range(offsets[key + BOTH], offsets[key + BOTH + 1]):
+            head = rules.head[i]
+            for j in range(at, end):
+                if (
+                    tails[j] != entity
+                    and holds(relations, tails, rules.body2[i], tails[j])
+                    and not holds(relations, tails, head, tails[j])
+                ):
+                    found = _emit(found, count, rules.row[i], head, tails[j], NOBODY, NOBODY)
+                    count += 1
+        first, last = offsets[key + TWO], offsets[key + TWO + 1]
+        for j in range(at, end):
+            found, count = _two(entity, relations, tails, tails[j], world, rules, first, last, found, count)
+        first, last = offsets[key + THREE], offsets[key + THREE + 1]
+        for j in range(at, end):
+            found, count = _three(entity, relations, tails, tails[j], world, rules, first, last, found, count)
+        first, last = offsets[key + CONSTANT], offsets[key + CONSTANT + 1]
+        if first < last:
+            for j in range(at, end):
+                i = lower(rules.body_constant, first, last, tails[j])
+                while i < last and rules.body_constant[i] == tails[j]:
+                    conclusion, head = rules.head_constant[i], rules.head[i]
+                    if conclusion != entity and not holds(relations, tails, head, conclusion):
+                        found = _emit(found, count, rules.row[i], head, conclusion, tails[j], NOBODY)
+                        count += 1
+                    i += 1
+        for i in range(offsets[key + EXISTS], offsets[key + EXISTS + 1]):
+            conclusion, head = rules.head_constant[i], rules.head[i]
+            if conclusion != entity and not holds(relations, tails, head, conclusion):
+                found = _emit(found, count, rules.row[i], head, conclusion, tails[at], NOBODY)
+                count += 1
+        at = end
+    return _named_in_heads(entity, relations, tails, world, about, found, count)
+
+
+@njit(cache=True, nogil=True)
+def _two(
+    entity: int,
+    relations: Ids,
+    tails: Ids,
+    middle: int,
+    world: Surroundings,
+    rules: OrientedRules,
+    first: int,
+    last: int,
+    found: Ids,
+    count: int,
+) -> tuple[Ids, int]:
+    """Rules first..last go on from ``middle`` by their second relation; those with the same one stand together."""
+    i = first
+    if middle == entity or middle >= len(world.offsets) - 1:
+        return found, count
+    while i < last:
+        run = i
+        while run < last and rules.body2[run] == rules.body2[i]:
+            run += 1
+        low, high = row_of(world, middle, rules.body2[i])
+        for k in range(low, high):
+            end = world.tails[k]
+            if end == entity:
+                continue
+            for rule in range(i, run):
+                if not holds(relations, tails, rules.head[rule], end):
+                    found = _emit(found, count, rules.row[rule], rules.head[rule], end, middle, NOBODY)
+                    count += 1
+        i = run
+    return found, count
+
+
+@njit(cache=True, nogil=True)
+def _three(
+    entity: int,
+    relations: Ids,
+    tails: Ids,
+    first_middle: int,
+    world: Surroundings,
+    rules: OrientedRules,
+    first: int,
+    last: int,
+    found: Ids,
+    count: int,
+) -> tuple[Ids, int]:
+    """As `_two`, one step further; all nodes of the walk differ, as such rules are counted."""
+    if first_middle == entity or first_middle >= len(world.offsets) - 1:
+        return found, count
+    for i in range(first, last):
+        low, high = row_of(world, first_middle, rules.body2[i])
+        for j in range(low, high):
+            second = world.tails[j]
+            if second == entity or second == first_middle:
+                continue
+            begin, stop = row_of(world, second, rules.body3[i])
+            for k in range(begin, stop):
+                end = world.tails[k]
+                if end == entity or end == first_middle or end == second:
+                    continue
+                if not holds(relations, tails, rules.head[i], end):
+                    found = _emit(found, count, rules.row[i], rules.head[i], end, first_middle, second)
+                    count += 1
+    return found, count
+
+
+@njit(cache=True, nogil=True)
+def _named_in_heads(
+    entity: int, relations: Ids, tails: Ids, world: Surroundings, about: OrientedRules, found: Ids, count: int
+) -> Ids:
+    """Rules whose head names the entity as its constant: everyone their body holds for is a conclusion."""
+    half = (len(world.start_offsets) - 1) // 2
+    i = lower(about.head_constant, 0, len(about.row), entity)
+    while i < len(about.row) and about.head_constant[i] == entity:
+        head = (about.head[i] + half) % (2 * half)
+        anchored = about.kind[i] == CONSTANT
+        if anchored:
+            low, high = row_of(world, about.body_constant[i], (about.body1[i] + half) % (2 * half))
+        else:
+            low, high = world.start_offsets[about.body1[i]], world.start_offsets[about.body1[i] + 1]
+        for k in range(low, high):
+            end = world.tails[k] if anchored else world.starts[k]
+            if end != entity and not holds(relations, tails, head, end):
+                # Of "anyone", the first is shown.
+                anchor = about.body_constant[i] if anchored else world.tails[row_of(world, end, about.body1[i])[0]]
+                found = _emit(found, count, about.row[i], head, end, anchor, NOBODY)
+                count += 1
+        i += 1
+    return found[:count]
+
+
+@njit(cache=True, nogil=True)
+def candidate_rules(
+    entity: int,
+    relation: int,
+    relations: Ids,
+    tails: Ids,
+    walks: OrientedRules,
+    walk_offsets: Offsets,
+    by_edge: OrientedRules,
+    edge_offsets: Offsets,
+    about: OrientedRules,
+) -> tuple[npt.NDArray[np.int64], int, int]:
+    """Places of the rules that may answer (entity, relation, ?): in ``walks``, then ``by_edge``, then ``about``."""
+    chosen = np.empty(256, dtype=np.int64)
+    count = 0
+    half = (len(walk_offsets) - 1) // 2
+    for i in range(walk_offsets[relation], walk_offsets[relation + 1]):
+        low = lower(relations, 0, len(relations), walks.body1[i])
+        if low < len(relations) and relations[low] == walks.body1[i]:
+            chosen, count = _choose(chosen, count, i)
+    walk_count = count
+    low, high = edge_offsets[relation], edge_offsets[relation + 1]
+    for j in range(len(relations)):
+        begin = lower(by_edge.body1, low, high, relations[j])
+        stop = lower(by_edge.body1, begin, high, relations[j] + 1)
+        if j == 0 or relations[j] != relations[j - 1]:
+            i = begin
+            while i < stop and by_edge.body_constant[i] == NOBODY:
+                chosen, count = _choose(chosen, count, i)
+                i += 1
+        i = lower(by_edge.body_constant, begin, stop, tails[j])
+        while i < stop and by_edge.body_constant[i] == tails[j]:
+            chosen, count = _choose(chosen, count, i)
+            i += 1
+    edge_count = count - walk_count
+    i = lower(about.head_constant, 0, len(about.row), entity)
+    while i < len(about.row) and about.head_constant[i] == entity:
+        if (about.head[i] + half) % (2 * half) == relation:
+            chosen, count = _choose(chosen, count, i)
+        i += 1
+    return chosen[:count], walk_count, edge_count
+
+
+@njit(cache=True, nogil=True)
+def _choose(chosen: npt.NDArray[np.int64], count: int, place: int) -> tuple[npt.NDArray[np.int64], int]:
+    if count == len(chosen):
+        grown = np.empty(2 * len(chosen), dtype=np.int64)
+        grown[:count] = chosen
+        chosen = grown
+    chosen[count] = place
+    return chosen, count + 1

@@ -1,0 +1,304 @@
+"""Compiled search for symmetric paths: seeded walks there and back, exact pairs of length 2, and completions.
+
+A path of length ``2k`` leaves ``start`` along oriented relations ``r1..rk`` to a middle node and returns along their
+inverses, in reverse order, to another entity. Every node of a path is met once, so its two arms share the middle only.
+All randomness is a hash of (seed, start, number of the walk): no walk depends on what else is asked, or on threads.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.graph import Ids, Offsets
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Draw = np.uint64
+
+MAX_ARM = 3
+NODES = 2 * MAX_ARM + 1
+NONE = -1
+COMPLETION_STEPS = 1000  # edges looked at before the search for one completion is given up
+
+_STRIDE = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64: the golden ratio, and its two multipliers
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_HALF = np.uint64(32)
+
+
+def compiled(function: Function) -> Function:
+    """Compile on first use, keep the machine code on disk, let other threads run meanwhile."""
+    return cast(Function, numba.njit(nogil=True, cache=True)(function))
+
+
+class WalkGraph(NamedTuple):
+    """Rows of edges sorted by relation, then tail: ``own_*`` for the entity a walk starts at, else the rest."""
+
+    offsets: Offsets
+    relations: Ids
+    tails: Ids
+    own_offsets: Offsets
+    own_relations: Ids
+    own_tails: Ids
+    num_relations: int
+
+
+@compiled
+def _mixed(state: Draw) -> Draw:
+    state = (state ^ (state >> np.uint64(30))) * _FIRST
+    state = (state ^ (state >> np.uint64(27))) * _SECOND
+    return state ^ (state >> np.uint64(31))
+
+
+@compiled
+def _stream(state: Draw, number: int) -> Draw:
+    """The state of the stream with this number under another one."""
+    return _mixed(state + (np.uint64(number) + np.uint64(1)) * _STRIDE)
+
+
+@compiled
+def _below(state: Draw, size: int) -> np.int64:
+    """A number in 0..size-1 from the upper half of a mixed state."""
+    return np.int64(((_mixed(state) >> _HALF) * np.uint64(size)) >> _HALF)
+
+
+@compiled
+def _inverse(relation: int, num_relations: int) -> int:
+    return relation - num_relations if relation >= num_relations else relation + num_relations
+
+
+@compiled
+def _first_at_least(sorted_values: Ids, low: int, high: int, wanted: int) -> int:
+    while low < high:
+        middle = (low + high) // 2
+        if sorted_values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _edges_of(graph: WalkGraph, node: int, relation: int) -> tuple[int, int]:
+    """The edges of a node (not the start) with one relation; a node beyond the rows has none."""
+    if node + 1 >= len(graph.offsets):
+        return 0, 0
+    low, high = graph.offsets[node], graph.offsets[node + 1]
+    first = _first_at_least(graph.relations, low, high, relation)
+    return first, _first_at_least(graph.relations, first, high, relation + 1)
+
+
+@compiled
+def _is_known(graph: WalkGraph, start: int, relation: int, tail: int) -> bool:
+    """Whether the start's own facts hold this edge."""
+    low, high = graph.own_offsets[start], graph.own_offsets[start + 1]
+    first = _first_at_least(graph.own_relations, low, high, relation)
+    end = _first_at_least(graph.own_relations, first, high, relation + 1)
+    place = _first_at_least(graph.own_tails, first, end, tail)
+    return place < end and graph.own_tails[place] == tail
+
+
+@compiled
+def _met(nodes: Ids, count: int, node: int) -> bool:
+    seen = False
+    for place in range(count):
+        seen |= nodes[place] == node
+    return seen
+
+
+@compiled
+def _walk_out(graph: WalkGraph, start: int, arm: int, state: Draw, nodes: Ids, kind: Ids) -> bool:
+    """Any edge at each step; False when a step leads nowhere or back onto the path."""
+    nodes[0] = start
+    offsets, relations, tails = graph.own_offsets, graph.own_relations, graph.own_tails
+    for step in range(arm):
+        node = nodes[step]
+        if node + 1 >= len(offsets) or offsets[node] == offsets[node + 1]:
+            return False
+        edge = offsets[node] + _below(state + np.uint64(step) * _STRIDE, offsets[node + 1] - offsets[node])
+        if _met(nodes, step + 1, tails[edge]):
+            return False
+        kind[step], nodes[step + 1] = relations[edge], tails[edge]
+        offsets, relations, tails = graph.offsets, graph.relations, graph.tails
+    return True
+
+
+@compiled
+def _walk_back(graph: WalkGraph, arm: int, state: Draw, nodes: Ids, kind: Ids) -> bool:
+    """Only edges that keep the symmetry; False as soon as there is none, or the drawn one meets the path."""
+    for step in range(arm):
+        relation = _inverse(kind[arm - 1 - step], graph.num_relations)
+        first, end = _edges_of(graph, nodes[arm + step], relation)
+        if first == end:
+            return False
+        tail = graph.tails[first + _below(state + np.uint64(arm + step) * _STRIDE, end - first)]
+        if _met(nodes, arm + step + 1, tail):
+            return False
+        nodes[arm + step + 1] = tail
+    return True
+
+
+@compiled
+def walk_paths(
+    graph: WalkGraph, start: int, arms: Ids, walks: int, seed: int
+) -> tuple[Ids, Ids]:  # (found, MAX_ARM), (found, NODES)
+    """The types and nodes of all walks that came back; unused places hold -1."""
+    kinds = np.full((walks, MAX_ARM), NONE, dtype=np.int32)
+    nodes = np.full((walks, NODES), NONE, dtype=np.int32)
+    own = _stream(_stream(np.uint64(0), seed), start)
+    found = 0
+    for walk in range(walks):
+        state = _stream(own, walk)
+        arm = arms[_below(state, len(arms))]
+        state += _STRIDE
+        if _walk_out(graph, start, arm, state, nodes[found], kinds[found]) and _walk_back(
+            graph, arm, state, nodes[found], kinds[found]
+        ):
+            found += 1
+        else:
+            kinds[found, :] = NONE
+            nodes[found, :] = NONE
+    return kinds[:found], nodes[:found]
+
+
+@compiled
+def _pairs_over(graph: WalkGraph, start: int, kinds: Ids, nodes: Ids, fill: bool) -> int:
+    found = 0
+    for edge in range(graph.own_offsets[start], graph.own_offsets[start + 1]):
+        relation, middle = graph.own_relations[edge], graph.own_tails[edge]
+        first, end = _edges_of(graph, middle, _inverse(relation, graph.num_relations))
+        for back in range(first, end if middle != start else first):
+            other = graph.tails[back]
+            new = other != start and other != middle
+            if new and fill:
+                kinds[found, 0] = relation
+                nodes[found, 0], nodes[found, 1], nodes[found, 2] = start, middle, other
+            found += new
+    return found
+
+
+@compiled
+def all_pairs(graph: WalkGraph, start: int) -> tuple[Ids, Ids]:
+    """Every symmetric path of length 2, as `walk_paths` gives those it meets."""
+    nothing = np.empty((0, NODES), dtype=np.int32)
+    found = _pairs_over(graph, start, nothing, nothing, False)
+    kinds = np.full((found, MAX_ARM), NONE, dtype=np.int32)
+    nodes = np.full((found, NODES), NONE, dtype=np.int32)
+    _pairs_over(graph, start, kinds, nodes, True)
+    return kinds, nodes
+
+
+@compiled
+def _completion(graph: WalkGraph, start: int, end: int, kind: Ids, state: Draw, nodes: Ids) -> int:
+    """Walk a type from its far end until one edge is missing; the number of nodes met, 0 where there is no way.
+
+    Depth first from a random edge at each node, so a way is found wherever one exists within `COMPLETION_STEPS`.
+    """
+    arm = MAX_ARM
+    while kind[arm - 1] == NONE:
+        arm -= 1
+    steps = 2 * arm - 1
+    first, size, turn, taken = np.empty((4, steps), dtype=np.int64)
+    nodes[0], depth, fresh = end, 0, True
+    for _ in range(COMPLETION_STEPS):
+        if fresh:
+            relation = kind[depth] if depth < arm else _inverse(kind[steps - depth], graph.num_relations)
+            first[depth], last = _edges_of(graph, nodes[depth], relation)
+            size[depth], taken[depth] = last - first[depth], 0
+            state += _STRIDE
+            turn[depth] = _below(state, max(size[depth], 1))
+        if taken[depth] == size[depth]:
+            depth, fresh = depth - 1, False
+            if depth < 0:
+                return 0
+            continue
+        tail = graph.tails[first[depth] + (turn[depth] + taken[depth]) % size[depth]]
+        taken[depth] += 1
+        fresh = tail != start and not _met(nodes, depth + 1, tail)
+        if fresh:
+            depth += 1
+            nodes[depth] = tail
+            if depth == steps:
+                return depth + 1
+    return 0
+
+
+@compiled
+def complete_pair(graph: WalkGraph, start: int, end: int, kind: Ids, seed: int) -> tuple[int, int]:
+    """The node one edge away from the start, and the first node on the way to it from the end; -1, -1 without any.
+
+    Where that edge is known the pair has the path after all and nothing is missing.
+    """
+    state = _stream(_stream(_stream(np.uint64(0), seed), start), -2 - end)
+    for step in range(MAX_ARM):
+        state = _stream(state, kind[step])
+    nodes = np.empty(NODES, dtype=np.int32)
+    met = _completion(graph, start, end, kind, state, nodes)
+    if met == 0 or _is_known(graph, start, kind[0], nodes[met - 1]):
+        return NONE, NONE
+    return nodes[met - 1], nodes[1]
+
+
+@compiled
+def _contains(ends: Ids, low: int, high: int, end: int) -> bool:
+    place = _first_at_least(ends, low, high, end)
+    return place < high and ends[place] == end
+
+
+@compiled
+def count_common(
+    starts: Offsets, end_places: Offsets, end_starts: Offsets, end_types: Offsets, least_pairs: int, least: float
+) -> npt.NDArray[np.int64]:  # (rules, 3): premise, conclusion, pairs with both
+    """Every ``premise => conclusion`` that is confident enough and leaves a pair to complete.
+
+    Paths stand by type (``starts``), then end; ``end_places`` is each path's end, ``end_types`` lists types by end.
+    """
+    types = len(starts) - 1
+    common, touched = np.zeros(types, dtype=np.int64), np.empty(types, dtype=np.int64)
+    rules, found = np.empty((16, 3), dtype=np.int64), 0
+    for premise in range(types):
+        pairs = starts[premise + 1] - starts[premise]
+        if pairs < least_pairs:
+            continue
+        met = 0
+        for path in range(starts[premise], starts[premise + 1]):
+            for place in range(end_starts[end_places[path]], end_starts[end_places[path] + 1]):
+                other = end_types[place]
+                if common[other] == 0:
+                    touched[met] = other
+                    met += 1
+                common[other] += 1
+        for conclusion in np.sort(touched[:met]):
+            both = common[conclusion]
+            common[conclusion] = 0
+            if both == pairs or both / pairs < least:
+                continue
+            if found == len(rules):
+                rules = np.concatenate((rules, np.empty_like(rules)))
+            rules[found, 0], rules[found, 1], rules[found, 2] = premise, conclusion, both
+            found += 1
+    return rules[:found]
+
+
+@compiled
+def complete_rules(
+    graph: WalkGraph, start: int, kinds: Ids, ends: Ids, starts: Offsets, rules: npt.NDArray[np.int64], seed: int
+) -> npt.NDArray[np.int64]:  # (groundings, 4): rule, path of the premise, missing tail, first node from the end
+    """One completion for each rule and each pair that has its premise and lacks its conclusion."""
+    lacking = 0
+    for rule in range(len(rules)):
+        lacking += starts[rules[rule, 0] + 1] - starts[rules[rule, 0]] - rules[rule, 2]
+    groundings, found = np.empty((lacking, 4), dtype=np.int64), 0
+    for rule in range(len(rules)):
+        premise, conclusion = rules[rule, 0], rules[rule, 1]
+        for path in range(starts[premise], starts[premise + 1]):
+            if _contains(ends, starts[conclusion], starts[conclusion + 1], ends[path]):
+                continue
+            tail, near = complete_pair(graph, start, ends[path], kinds[starts[conclusion]], seed)
+            if tail != NONE:
+                groundings[found, 0], groundings[found, 1] = rule, path
+                groundings[found, 2], groundings[found, 3] = tail, near
+                found += 1
+    return groundings[:found]

@@ -1,0 +1,124 @@
+"""The rule-only predictor: candidates for (entity, relation, ?) ordered by the rules that reach them.
+
+It learns nothing and is the baseline that every learned model must beat. A rule's strength is its smoothed confidence,
+``support / (body size + 5)``. Candidates that rules do not tell apart, and those that no rule reaches, can be ordered
+by how often they are the answer to the same relation in the observed graph.
+
+Rules start at the entity's own facts and walk on over those of the entities they come to, as they do for virtual
+neighbours (`newcomer.rules.neighbors`).
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from newcomer.errors import OptionError, unknown_name
+from newcomer.graph import Adjacency, Graph, Ids, Offsets
+from newcomer.rules.grounding import candidate_rules
+from newcomer.rules.index import Floats, RuleIndex, Surroundings, surroundings
+from newcomer.rules.rule import RuleSet
+from newcomer.rules.voting import collect_votes, lexicographic_scores, noisy_or_scores
+
+AGGREGATIONS = ("maximum", "noisy-or")
+
+
+@dataclass(frozen=True, eq=False)
+class RuleRanker:
+    """Scores every entity as an answer: rules walk over ``facts``, frequencies are those of ``observed``."""
+
+    index: RuleIndex
+    facts: Adjacency
+    world: Surroundings
+    observed: Graph
+    aggregation: str = "maximum"
+    by_frequency: bool = True
+    threads: int = 1
+
+    @classmethod
+    def build(
+        cls,
+        rules: RuleSet,
+        facts: Adjacency,
+        observed: Graph,
+        aggregation: str = "maximum",
+        by_frequency: bool = True,
+        threads: int = 1,
+    ) -> "RuleRanker":
+        """Index the rules by smoothed confidence and the graph for walking."""
+        if aggregation not in AGGREGATIONS:
+            raise unknown_name("aggregation", aggregation, AGGREGATIONS)
+        if threads < 1:
+            raise OptionError(f"threads {threads} is not a number of at least 1")
+        index = RuleIndex.build(rules, rules.smoothed_confidence)
+        world = surroundings(facts, rules.num_relations)
+        return cls(index, facts, world, observed, aggregation, by_frequency, threads)
+
+    def scores(self, entities: Ids, relations: Ids) -> Floats:
+        """One row of scores a query; relation ids from R on ask for heads."""
+        rows = np.zeros((len(entities), self.observed.num_entities))
+        shares = np.array_split(np.arange(len(entities)), min(self.threads, max(len(entities), 1)))
+        with ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(lambda share: self._fill(entities, relations, share, rows), shares))
+        return rows
+
+    def _fill(self, entities: Ids, relations: Ids, share: Ids, rows: Floats) -> None:
+        stamps = np.zeros(self.observed.num_entities, dtype=np.int32)
+        counts = np.zeros(self.observed.num_entities, dtype=np.int32)
+        for place in share:
+            entity, relation = int(entities[place]), int(relations[place])
+            stamps[:] = 0
+            votes = self._votes(entity, relation, stamps)
+            self._score(votes, counts, rows[place])
+            if self.by_frequency:
+                self._add_frequencies(relation, rows[place])
+
+    def _votes(self, entity: int, relation: int, stamps: Ids) -> Ids:
+        index = self.index
+        own_relations, own_tails = self.facts.of(entity)
+        chosen, walk_count, edge_count = candidate_rules(
+            entity, relation, own_relations, own_tails,
+            index.by_head, index.head_offsets, index.by_edge, index.edge_offsets, index.by_constant,
+        )  # fmt: skip
+        order = np.argsort(index.level[self._rows(chosen, walk_count, edge_count)], kind="stable")
+        votes: Ids = collect_votes(
+            entity, own_relations, own_tails, self.world,
+            index.by_head, index.by_edge, index.by_constant,
+            chosen, walk_count, edge_count, order, index.level, stamps,
+        )  # fmt: skip
+        return votes
+
+    def _rows(self, chosen: Offsets, walk_count: int, edge_count: int) -> Ids:
+        """The rules' places in the `RuleSet`."""
+        edges = walk_count + edge_count
+        return np.concatenate(
+            [
+                self.index.by_head.row[chosen[:walk_count]],
+                self.index.by_edge.row[chosen[walk_count:edges]],
+                self.index.by_constant.row[chosen[edges:]],
+            ]
+        )
+
+    def _score(self, votes: Ids, counts: Ids, row: Floats) -> None:
+        if self.aggregation == "maximum":
+            lexicographic_scores(votes, counts, row)
+        else:
+            distinct = -np.unique(-self.index.strength)
+            noisy_or_scores(votes, distinct, row)
+
+    def _add_frequencies(self, relation: int, row: Floats) -> None:
+        """Add a share below any difference between rule scores."""
+        frequency = self._frequencies(relation)
+        top = frequency.max(initial=0)
+        if top == 0:
+            return
+        if self.aggregation == "maximum":
+            row += frequency / (top + 1.0)
+        else:
+            row += frequency / (top + 1.0) * 1e-9
+
+    def _frequencies(self, relation: int) -> Ids:
+        triples, size = self.observed.triples, self.observed.num_relations
+        chosen = triples.relations == relation % size
+        ends = triples.tails[chosen] if relation < size else triples.heads[chosen]
+        return np.bincount(ends, minlength=self.observed.num_entities).astype(np.int32)

@@ -1,0 +1,99 @@
+"""The rule-only predictor against lists of confidences compared by Python.
+
+Covers newcomer.rules.voting, newcomer.rules.index and newcomer.rules.grounding.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from newcomer.errors import OptionError
+from newcomer.rules.ranking import RuleRanker
+from rule_oracle import graph_of, groundings, random_rows, random_rules
+
+ENTITIES, RELATIONS = 8, 3
+
+
+def confidences(rules, entity: int, relation: int, graph) -> dict[int, list[float]]:
+    """For each candidate, the strengths of the rules that reach it, best first; known facts do not matter here."""
+    facts = set(map(tuple, graph.triples.rows.tolist()))
+    own = {f for f in facts if entity in (f[0], f[2])}
+    reached: dict[int, list[float]] = {}
+    for rule in rules:
+        ends = set()
+        for (h, r, t), _ in groundings(rule, entity, own, facts, ENTITIES, RELATIONS, known=set()):
+            if relation == r and h == entity:
+                ends.add(t)
+            if relation == r + RELATIONS and t == entity:
+                ends.add(h)
+        for end in ends:
+            reached.setdefault(end, []).append(rule.smoothed_confidence)
+    return {end: sorted(values, reverse=True) for end, values in reached.items()}
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("by_frequency", [False, True])
+def test_order_is_that_of_the_sorted_confidence_lists(seed, by_frequency):
+    rng = np.random.default_rng(seed)
+    graph = graph_of(random_rows(rng, ENTITIES, RELATIONS, 22), ENTITIES, RELATIONS)
+    rules = random_rules(rng, ENTITIES, RELATIONS, 40)
+    ranker = RuleRanker.build(rules, graph.adjacency, graph, by_frequency=by_frequency)
+    for entity in range(0, ENTITIES, 3):
+        for relation in range(2 * RELATIONS):
+            row = ranker.scores(np.array([entity], np.int32), np.array([relation], np.int32))[0]
+            lists = confidences(rules, entity, relation, graph)
+            known = known_ends(graph, entity, relation)
+            frequency = frequencies(graph, relation)
+            keys = {
+                e: (lists.get(e, []), frequency[e] if by_frequency else 0) for e in range(ENTITIES) if e not in known
+            }
+            for a in keys:
+                for b in keys:
+                    expected = (keys[a] > keys[b]) - (keys[a] < keys[b])
+                    assert np.sign(row[a] - row[b]) == expected, (entity, relation, a, b, keys[a], keys[b])
+
+
+def known_ends(graph, entity: int, relation: int) -> set[int]:
+    relations, tails = graph.adjacency.of(entity)
+    return set(tails[relations == relation].tolist())
+
+
+def frequencies(graph, relation: int) -> list[int]:
+    triples = graph.triples
+    chosen = triples.relations == relation % RELATIONS
+    ends = triples.tails[chosen] if relation < RELATIONS else triples.heads[chosen]
+    return np.bincount(ends, minlength=ENTITIES).tolist()
+
+
+def test_noisy_or_is_one_minus_the_product_of_failures():
+    rng = np.random.default_rng(0)
+    graph = graph_of(random_rows(rng, ENTITIES, RELATIONS, 22), ENTITIES, RELATIONS)
+    rules = random_rules(rng, ENTITIES, RELATIONS, 40)
+    ranker = RuleRanker.build(rules, graph.adjacency, graph, "noisy-or", by_frequency=False)
+    compared = 0
+    for entity in range(ENTITIES):
+        for relation in range(2 * RELATIONS):
+            row = ranker.scores(np.array([entity], np.int32), np.array([relation], np.int32))[0]
+            for end, values in confidences(rules, entity, relation, graph).items():
+                if end not in known_ends(graph, entity, relation):
+                    assert 1 - math.exp(-row[end]) == pytest.approx(1 - math.prod(1 - v for v in values))
+                    compared += 1
+    assert compared > 50
+
+
+def test_threads_and_batches_change_nothing():
+    rng = np.random.default_rng(2)
+    graph = graph_of(random_rows(rng, ENTITIES, RELATIONS, 22), ENTITIES, RELATIONS)
+    rules = random_rules(rng, ENTITIES, RELATIONS, 40)
+    entities, relations = (a.astype(np.int32) for a in (rng.integers(0, ENTITIES, 30), rng.integers(0, 6, 30)))
+    one = RuleRanker.build(rules, graph.adjacency, graph, threads=1).scores(entities, relations)
+    three = RuleRanker.build(rules, graph.adjacency, graph, threads=3).scores(entities, relations)
+    assert np.array_equal(one, three)
+
+
+@pytest.mark.parametrize("wrong", [{"aggregation": "max"}, {"threads": 0}])
+def test_wrong_settings_are_refused(wrong):
+    graph = graph_of([(0, 0, 1)], 2, 1)
+    with pytest.raises(OptionError):
+        RuleRanker.build(random_rules(np.random.default_rng(0), 2, 1, 1), graph.adjacency, graph, **wrong)
