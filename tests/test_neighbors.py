@@ -186,5 +186,5 @@ def test_limits_out_of_range_are_refused(wrong):
 
 def test_nothing_to_conclude_is_an_empty_answer():
     graph = graph_of([], ENTITIES, RELATIONS)
-    found = virtual_neighbors(RuleSet.empty(RELATIONS), graph, graph, np.arange(ENTITIES), ANY, PathLimits())
+    found = virtual_neighbors(RuleSet.empty(RELATIONS), graph.adjacency, np.arange(ENTITIES), ANY, PathLimits())
     assert len(found) == 0 and found.degrees(ENTITIES).tolist() == [0] * ENTITIES
