@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from newcomer.data import locate
 from newcomer.data.catalogue import (
     ROLES,
+    SourceFile,
     cache_folder,
     count_rows,
     entries,
@@ -195,7 +197,7 @@ def test_paths_that_are_no_folder(home: Path) -> None:
     for text in ("file.tsv", "./file.tsv"):
         with pytest.raises(DatasetError, match=r"'file\.tsv' is a file, and a data set is a folder"):
             find_folder(text)
-    with pytest.raises(DatasetError, match="'no/such' is no folder"):
+    with pytest.raises(DatasetError, match="'no/such' does not exist"):
         find_folder("no/such")
     with pytest.raises(OptionError, match="empty"):
         find_folder("")
@@ -209,7 +211,7 @@ def test_a_name_does_not_climb_out_of_the_data_folder(
     made(tmp_path, "data")
     made(tmp_path, "secret")
     monkeypatch.setenv("NEWCOMER_DATA", str(tmp_path / "data"))
-    with pytest.raises(DatasetError, match="is no folder"):
+    with pytest.raises(DatasetError, match="does not exist"):
         find_folder(os.path.join("..", "..", "secret", "x"))  # noqa: PTH118 - the text matters, not the path
 
 
@@ -262,3 +264,24 @@ def test_the_real_entities_are_counted_right(real_data: Path, name: str) -> None
     if found.newcomers:
         newcomers = ends["aux"] - ends["train"]
         assert (len(newcomers & ends["test"]), len(newcomers)) == (found.newcomers.test, found.newcomers.aux)
+
+
+def test_a_pipe_is_neither_a_file_nor_a_folder(home: Path) -> None:
+    os.mkfifo("pipe")
+    for text in ("pipe", "./pipe", "/dev/null"):
+        with pytest.raises(DatasetError, match="is neither a file nor a folder"):
+            locate(text)
+
+
+def test_a_file_at_home_is_found(home: Path) -> None:
+    (home / "x.tsv").write_text("a\tr\tb\n")
+    assert locate("~/x.tsv") == home / "x.tsv"
+    with pytest.raises(DatasetError, match=r"y\.tsv' does not exist"):
+        locate("~/y.tsv")
+
+
+@pytest.mark.parametrize("published", [b"a\tb\tc\n", b"a\tb\tc"])
+def test_content_is_known_with_or_without_its_last_newline(published: bytes) -> None:
+    source = SourceFile("train", "some/where", "c" * 40, "train.txt", git_blob(published), 1)
+    assert source.is_content(b"a\tb\tc\n") and source.is_content(b"a\tb\tc")
+    assert not source.is_content(b"a\tb\td\n") and not source.is_content(b"a\tb\tc\n\n\n")

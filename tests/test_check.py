@@ -1,5 +1,7 @@
 """Every finding, provoked once by a data set made for it."""
 
+import gzip
+import hashlib
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,8 +12,8 @@ from hypothesis import strategies as st
 
 from conftest import DATA, make_dataset, needs_data
 from newcomer.data import check
-from newcomer.data.catalogue import Entry, entries
-from newcomer.data.check import CheckResult, Finding, check_dataset, mirrored_relations
+from newcomer.data.catalogue import Entry, SourceFile, entries
+from newcomer.data.check import CheckResult, Finding, check_dataset, entry_of, mirrored_relations
 from newcomer.data.dataset import read_dataset, write_dataset
 from newcomer.data.options import ReadOptions
 from newcomer.graph import Graph
@@ -58,6 +60,36 @@ def test_counts_are_held_against_the_catalogue(put: Put) -> None:
         ("problem", "valid: 0 rows, the catalogue says 1"),
         ("problem", "aux: 1 rows, the catalogue knows no such file"),
     ]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_content_is_held_against_the_catalogue(put: Put, packed: bool) -> None:
+    published = {"train": b"a\tr\tb\n", "test": b"a\tr\tc"}
+    blobs = {role: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest() for role, text in published.items()}
+    files = tuple(SourceFile(role, "some/where", "c" * 40, f"{role}.txt", blob, 1) for role, blob in blobs.items())
+    entry = Entry("set", "a set", "free", "ranking", {"train": 1, "test": 1}, files=files)
+
+    def verdicts(**parts: bytes) -> list[tuple[str, str]]:
+        for role, text in parts.items():
+            path = put(f"set/{role}.txt.gz", gzip.compress(text)) if packed else put(f"set/{role}.txt", text)
+        result = checked(path.parent, entry)
+        assert result.sound is all(f.level == "fine" for f in findings(result, "hashes"))
+        return [(f.level, f.text) for f in findings(result, "hashes")]
+
+    name = "train.txt.gz" if packed else "train.txt"
+    fine = [("fine", f"{role}: {name.replace('train', role)} holds what was published") for role in published]
+    assert verdicts(**published) == fine == verdicts(train=b"a\tr\tb", test=b"a\tr\tc\n")
+    assert verdicts(train=b"a\tr\tz\n")[0] == ("problem", f"train: {name} is not the published file")
+
+
+def test_the_catalogue_judges_no_data_set_of_the_users_own(tmp_path: Path, put: Put) -> None:
+    write_dataset(make_dataset(train=[("a", "r", "b")]), tmp_path / "fb15k")
+    own, plain = tmp_path / "fb15k", put("other/wn18rr/train.txt", "a\tr\tb\n").parent
+    assert entry_of(read_dataset(own), own) is None
+    found = entry_of(read_dataset(plain), plain)
+    assert found is not None and found.name == "wn18rr"
+    file = put("fb15k.tsv", "a\tr\tb\n").rename(tmp_path / "yago37")
+    assert entry_of(read_dataset(file), file) is None
 
 
 def test_hashes_are_held_against_the_manifest(tmp_path: Path) -> None:
@@ -194,6 +226,9 @@ def test_mirrors_are_those_found_by_comparing_all_pairs(triples: list[tuple[str,
 )
 def test_every_published_set_at_hand_is_sound(folder: Path) -> None:
     known = {entry.name: entry for entry in entries()}
-    result = checked(folder, known.get(folder.name))
+    entry = entry_of(read_dataset(folder), folder)
+    assert entry is known.get(folder.name)
+    result = checked(folder, entry)
     assert [finding.text for finding in result.findings if finding.level == "problem"] == []
-    assert folder.name not in known or findings(result, "counts")
+    assert entry is None or findings(result, "counts")
+    assert entry is None or len(findings(result, "hashes")) == len(entry.files)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,21 +10,8 @@ from pathlib import Path
 import pytest
 
 import newcomer
-
-
-def run(*words: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "newcomer", *map(str, words)]
-    variables = {k: v for k, v in os.environ.items() if not k.startswith("NEWCOMER_")} | environment
-    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
-
-
-def sentence(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line a user's mistake is answered with."""
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
-    return lines[0]
+from command_line import call, run, sentence
+from newcomer.cli.common import console
 
 
 @pytest.fixture
@@ -140,6 +128,9 @@ def test_bad_lines_stop_or_are_skipped_and_reported(tmp_path):
         (["data", "get", "fb15"], "did you mean 'fb15k'?"),
         (["data", "get", "sample"], "ships with the package"),
         (["data", "convert", "sample", "out.tsv"], "folder"),
+        (["data", "convert", "sample", "-"], "folder"),
+        (["describe", "~/no-such-file.tsv"], "no-such-file.tsv' does not exist"),
+        (["describe", "/dev/null"], "'/dev/null' is neither a file nor a folder"),
     ],
 )
 def test_a_mistake_is_answered_with_one_sentence(words, said, tmp_path):
@@ -151,12 +142,175 @@ def test_an_existing_output_is_kept_unless_forced(graph, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").write_text("x")
     assert "--force" in sentence(run("split", graph, tmp_path / "out"))
-    assert (tmp_path / "out" / "precious").exists()
-    assert run("split", graph, tmp_path / "out", "--force").returncode == 0
-    assert not (tmp_path / "out" / "precious").exists()
+    assert "holds 'precious'" in sentence(run("split", graph, tmp_path / "out", "--force"))
+    assert (tmp_path / "out" / "precious").read_text() == "x"
+    assert run("split", graph, tmp_path / "new").returncode == 0
+    assert run("split", graph, tmp_path / "new", "--force", "--rate", "50").returncode == 0
+    assert "50" in (tmp_path / "new" / "dataset.json").read_text()
 
 
-def test_a_reader_that_goes_away_is_no_error():
-    command = f"{sys.executable} -m newcomer describe sample --json | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stdout == "{\n" and done.stderr == ""
+@pytest.mark.parametrize("verb", [["split"], ["data", "convert"]])
+def test_an_output_that_is_the_input_or_holds_it_is_refused(graph, tmp_path, verb):
+    folder = tmp_path / "set"
+    assert run("split", graph, folder, "--rate", "25").returncode == 0
+    (tmp_path / "link").symlink_to(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for source, out in (
+        ("set", "set"),
+        ("link", "set"),
+        ("set", "../" + tmp_path.name + "/set"),
+        ("set/train.tsv", "set"),
+    ):
+        assert "what is read" in sentence(run(*verb, source, out, "--force", cwd=tmp_path))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_file_is_not_converted_onto_itself(graph):
+    assert "what is read" in sentence(run("data", "convert", "train.txt", "./train.txt", "--force", cwd=graph))
+    assert (graph / "train.txt").read_text().count("\n") == 80
+
+
+@pytest.mark.parametrize("out", ["out.ttl", "out.xlsx", "-"])
+def test_a_file_is_not_converted_into_a_folder_with_an_ending(graph, out):
+    assert "unknown format to write" in sentence(run("data", "convert", "train.txt", out, cwd=graph))
+    assert sorted(path.name for path in graph.iterdir()) == ["test.txt", "train.txt"]
+
+
+def test_convert_and_describe_tell_of_literals(tmp_path):
+    (tmp_path / "g.nt").write_text(
+        '<http://a> <http://r> <http://b> .\n<http://a> <http://r> "1" .\n', encoding="utf-8"
+    )
+    assert run("data", "convert", "g.nt", "g.tsv", cwd=tmp_path).stdout.endswith("to g.tsv, 1 literals left out\n")
+    assert run("data", "convert", "g.nt", "set", cwd=tmp_path).stdout == "written to set, 1 literals left out\n"
+    assert "literals left out" in run("describe", "g.nt", cwd=tmp_path).stdout
+    assert "literals" not in run("describe", "g.tsv", cwd=tmp_path).stdout
+
+
+def test_convert_reports_the_lines_it_skips(tmp_path):
+    (tmp_path / "g.tsv").write_text("a\tr\tb\nbad\n", encoding="utf-8")
+    done = run("data", "convert", "g.tsv", "g.csv", "--on-bad-line", "skip", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr.startswith(
+        "newcomer: g.tsv: skipped 1 lines, the first:\n  g.tsv, line 2"
+    )
+
+
+def test_split_says_that_false_triples_are_left_out(graph, tmp_path):
+    test = graph / "test.txt"
+    labelled = [f"{line}\t{-1 if i < 7 else 1}" for i, line in enumerate(test.read_text().splitlines())]
+    assert "labelled false" not in run("split", graph, tmp_path / "plain").stdout
+    test.write_text("\n".join(labelled) + "\n", encoding="utf-8")
+    assert "7 triples labelled false" in run("split", graph, tmp_path / "labelled").stdout
+
+
+def test_a_small_graph_without_test_is_split_with_every_seed(tmp_path):
+    (tmp_path / "g.tsv").write_text("".join(f"a{i}\tr\ta{i + 1}\n" for i in range(8)), encoding="utf-8")
+    for seed in range(3):
+        done = run("split", "g.tsv", f"out{seed}", "--seed", seed, cwd=tmp_path)
+        assert done.returncode == 0 and "held out" in done.stdout, done.stderr
+
+
+def test_the_catalogue_does_not_judge_a_folder_of_ones_own(graph, tmp_path):
+    assert run("split", graph, tmp_path / "sample").returncode == 0
+    checked = run("data", "check", "./sample", cwd=tmp_path)
+    assert checked.returncode == 0 and "catalogue" not in checked.stdout
+    assert "catalogue says" in run("data", "check", "sample").stdout
+
+
+def test_figures_of_the_list_stand_to_the_right():
+    lines = run("data", "list").stdout.splitlines()
+    title = next(line for line in lines if "newcomers" in line)
+    row = next(line for line in lines if line.split()[:1] == ["fb15k"])
+    for column in ("train", "aux", "valid", "newcomers"):
+        end = title.index(column) + len(column)
+        assert row[end - 1] not in " " and row[end : end + 1] == " ", column
+
+
+def test_names_are_printed_as_they_are(tmp_path):
+    folder = tmp_path / "o[" / "b]x :cat: [red]"
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text("a\tr\tb\nb\tr\tc\nc\tr\td\n", encoding="utf-8")
+    described = run("describe", "o[/b]x :cat: [red]", cwd=tmp_path)
+    assert described.returncode == 0 and described.stdout.startswith("b]x :cat: [red]")
+    for out in ("o[/b]x", "[red]", "[/b]"):
+        done = run("split", folder, out, "--triples", "1", cwd=tmp_path)
+        assert done.returncode == 0 and f"written to {out}" in done.stdout, done.stderr
+
+
+def test_the_console_takes_brackets_and_colons_for_what_they_are(capsys):
+    console().print("[red]x[/b] :cat:")
+    assert capsys.readouterr().out == "[red]x[/b] :cat:\n"
+
+
+def test_the_name_does_not_depend_on_how_the_path_is_typed(graph):
+    typed = ("train.txt", "./train.txt", graph / "train.txt")
+    names = [json.loads(run("describe", path, "--json", cwd=graph).stdout)["name"] for path in typed]
+    assert names == ["train"] * 3
+
+
+@pytest.mark.parametrize("words", [["describe", "sample"], ["describe", "sample", "--json"], ["--help"]])
+def test_a_full_disk_behind_the_output_is_one_sentence(words):
+    with Path("/dev/full").open("w") as full:
+        done = start(words, stdout=full)
+        _, said = done.communicate()
+    assert done.returncode == 2
+    assert said == "newcomer: standard output cannot be written (No space left on device); choose another place\n"
+
+
+@pytest.mark.parametrize("words", [["describe", "sample"], ["describe", "sample", "--json"], ["--version"]])
+def test_a_reader_that_goes_away_is_no_error(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = start(words, stdout=writer)
+    os.close(writer)
+    _, said = done.communicate()
+    assert (done.returncode, said) == (128 + signal.SIGPIPE, "")
+
+
+SLOW = """
+import sys, time
+from newcomer.data import dataset
+from newcomer.cli import main
+
+def slow(path, *rest):
+    path.write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+
+dataset.write_triples = slow
+sys.argv = ["newcomer", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_it_in_order(name, graph, tmp_path):
+    (tmp_path / "out").mkdir()
+    number = signal.Signals[name]
+    child = start(["split", graph, tmp_path / "out" / "set"], code=SLOW, stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == "writing\n"
+    assert len(list((tmp_path / "out").iterdir())) == 1
+    child.send_signal(number)
+    _, said = child.communicate()
+    assert (child.returncode, said) == (128 + number, f"newcomer: stopped by {name}\n")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_signal_that_is_ignored_stays_ignored(graph, tmp_path):
+    code = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + SLOW.replace("sleep(60)", "sleep(1)")
+    child = start(["split", graph, tmp_path / "set"], code=code, stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == "writing\n"
+    child.send_signal(signal.SIGHUP)
+    _, said = child.communicate()
+    assert child.returncode == 0, said
+
+
+def test_the_process_is_left_as_it_was(capfd):
+    before = sys.stdout, [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    assert call("--version").returncode == 0
+    assert (sys.stdout, [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]) == before
+
+
+def start(words, code="from newcomer.cli import main; main()", **streams):
+    """A child process that can be sent signals."""
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **streams)

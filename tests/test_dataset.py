@@ -1,5 +1,6 @@
 """Whole data sets in and out."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -216,7 +217,25 @@ def test_a_data_set_that_cannot_be_written_as_asked_leaves_the_old_one(tmp_path:
     assert isinstance(complaint(write_dataset, SMALL, folder), OutputError)
 
 
+def test_a_data_set_replaces_data_sets_only(put: Put) -> None:
+    folder = put("set/enrichment.json", "{}").parent
+    assert "holds 'enrichment.json' and no dataset.json" in str(complaint(write_dataset, SMALL, folder, force=True))
+    assert [path.name for path in folder.iterdir()] == ["enrichment.json"]
+
+
 def test_a_name_that_is_no_utf8_can_still_be_written(put: Put, tmp_path: Path) -> None:
     dataset = read_dataset(put("caf\udce9.tsv", "a\tr\tb\n")).dataset
     write_dataset(dataset, tmp_path / "set")
     assert read_manifest(tmp_path / "set")["name"] == "caf?"
+
+
+def test_the_name_does_not_depend_on_how_the_path_is_typed(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = put("my.set/train.txt.gz", gzip.compress(b"a\tr\tb\n"))
+    monkeypatch.chdir(file.parent)
+    assert {read_dataset(path).dataset.name for path in (file, Path(file.name), Path("..") / "my.set" / file.name)} == {
+        "train"
+    }
+    folder = file.parent.rename(file.parent.with_name("my.txt"))
+    monkeypatch.chdir(folder)
+    for path in (folder, Path(), Path("..") / "my.txt"):
+        assert read_dataset(path).dataset.name == "my.txt"

@@ -117,6 +117,11 @@ def test_duplicates_and_self_loops_come_from_the_files(tmp_path: Path) -> None:
     assert (figures.duplicates, figures.self_loops) == ({"train": 1}, {"train": 1})
 
 
+def test_literals_come_from_the_files(tmp_path: Path) -> None:
+    (tmp_path / "f.nt").write_text('<http://a> <http://r> <http://b> .\n<http://a> <http://r> "1" .\n')
+    assert describe(read_dataset(tmp_path / "f.nt")).literals == {"train": 1}
+
+
 def test_the_description_is_json(tmp_path: Path) -> None:
     dataset = make_dataset(train=[("a", "r", "b")], aux=[("n", "r", "a")], test=[("n", "r", "b")])
     write_dataset(dataset, tmp_path / "set")

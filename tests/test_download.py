@@ -419,3 +419,47 @@ def test_a_set_without_a_source_says_what_to_do(tmp_path: Path, name: str) -> No
     with pytest.raises(DownloadError, match=f"data set '{name}': it (cannot be downloaded|ships with the package)"):
         fetch_dataset(entry(name), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_downloads_at_once_the_second_is_told(fetch: Fetch, site: Site, tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def meanwhile(source: SourceFile, done: int, total: int | None) -> None:
+        with pytest.raises(DownloadError) as caught:
+            fetch()
+        said.append(str(caught.value))
+
+    fetch(progress=meanwhile)
+    assert said and all("another download of it is under way" in text for text in said)
+    assert len(site.asked) == len(CONTENTS), "the second one asked the server for nothing"
+    assert_whole(tmp_path / "toy")
+
+
+def test_a_staging_folder_that_moves_before_it_is_locked_is_left_alone(
+    fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part_of(tmp_path).parent.mkdir()
+    part_of(tmp_path).write_bytes(CONTENTS["train"])
+    flock = download.fcntl.flock
+
+    def late(descriptor: int, how: int) -> None:
+        part_of(tmp_path).parent.rename(tmp_path / "moved")
+        flock(descriptor, how)
+
+    monkeypatch.setattr(download.fcntl, "flock", late)
+    with pytest.raises(DownloadError, match="another download"):
+        fetch()
+    assert [path.name for path in tmp_path.iterdir()] == ["moved"]
+
+
+def test_bars_are_drawn_on_a_terminal_and_nowhere_else(
+    fetch: Fetch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with download.progress_bars() as silent:
+        fetch(progress=silent)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with download.progress_bars() as bars:
+        fetch(progress=bars, force=True)
+    out, err = capsys.readouterr()
+    assert out == "" and "train.txt" in err

@@ -1,6 +1,7 @@
 """Bytes in and out: compression by content, and output that appears whole or not at all."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +10,17 @@ import pytest
 
 from conftest import complaint, without_rights
 from newcomer.errors import InputError, OutputError
-from newcomer.files import create_bytes, fresh_file, fresh_folder, open_bytes, plain_suffix, read_ahead
+from newcomer.files import (
+    MARKERS,
+    create_bytes,
+    fresh_file,
+    fresh_folder,
+    must_be_file,
+    open_bytes,
+    plain_suffix,
+    read_ahead,
+    read_lines,
+)
 
 Put = Callable[[str, str | bytes], Path]
 CONTENT = "".join(f"head {i * i % 97}\tknows\ttail {i}\n" for i in range(60)).encode()
@@ -130,43 +141,95 @@ def test_no_permission_to_write_says_so(public_folder: Path) -> None:
     public_folder.chmod(0o755)
 
 
-def write_folder(path: Path, force: bool = False, problem: Exception | None = None) -> None:
-    with fresh_folder(path, force) as staging:
+def write_folder(path: Path, force: bool = False, problem: Exception | None = None, marker: str | None = None) -> None:
+    with fresh_folder(path, force, marker) as staging:
         (staging / "train.tsv").write_bytes(b"new")
         if problem is not None:
             raise problem
 
 
-def test_a_folder_is_replaced_only_when_forced(tmp_path: Path, put: Put) -> None:
-    put("set/old.tsv", "old")
+@pytest.mark.parametrize("marker", MARKERS)
+def test_a_folder_is_replaced_only_when_forced(tmp_path: Path, put: Put, marker: str) -> None:
+    put(f"set/{marker}", "old")
     assert "--force" in str(complaint(write_folder, tmp_path / "set"))
-    assert left_behind(tmp_path / "set") == ["old.tsv"]
+    assert left_behind(tmp_path / "set") == [marker]
     write_folder(tmp_path / "set", force=True)
     assert left_behind(tmp_path / "set") == ["train.tsv"] and left_behind(tmp_path) == ["set"]
 
 
-@pytest.mark.parametrize("problem", [RuntimeError("stop"), OSError(errno.ENOSPC, "No space left on device")])
-def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path, put: Put, problem: Exception) -> None:
-    put("set/old.tsv", "old")
-    with pytest.raises((RuntimeError, OutputError)):
-        write_folder(tmp_path / "set", True, problem)
-    assert left_behind(tmp_path / "set") == ["old.tsv"] and left_behind(tmp_path) == ["set"]
+def test_force_deletes_nobody_elses_files(tmp_path: Path, put: Put) -> None:
+    put("set/thesis.tex", "years of work")
+    put("set/enrichment.json", "{}")
+    for marker, words in (
+        ("dataset.json", "holds 'enrichment.json' and no dataset.json"),
+        (None, "holds 'thesis.tex'"),
+    ):
+        assert words in str(complaint(write_folder, tmp_path / "set", True, marker=marker))
+        assert (tmp_path / "set" / "thesis.tex").read_text() == "years of work"
+        (tmp_path / "set" / "enrichment.json").unlink(missing_ok=True)
+    assert left_behind(tmp_path) == ["set"]
 
 
-def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
+def test_force_fills_an_empty_folder_and_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    write_folder(tmp_path / "set", force=True)
+    assert left_behind(tmp_path / "set") == ["train.tsv"]
+    (tmp_path / "link").symlink_to(tmp_path / "set")
+    assert "is not a folder" in str(complaint(write_folder, tmp_path / "link", force=True))
+    assert left_behind(tmp_path / "set") == ["train.tsv"]
+
+
+@pytest.mark.parametrize("content", ["train.tsv", None])
+def test_of_two_writers_the_later_one_fails(tmp_path: Path, put: Put, content: str | None) -> None:
+    def second() -> None:
+        with fresh_folder(tmp_path / "set") as staging:
+            (staging / "mine").write_bytes(b"second")
+            (tmp_path / "set").mkdir()
+            if content:
+                put(f"set/{content}", "first")
+
+    assert "exists already" in str(complaint(second))
+    assert left_behind(tmp_path) == ["set"] and left_behind(tmp_path / "set") == ([content] if content else [])
+
+
+def test_a_writer_that_comes_between_the_last_look_and_the_swap_wins(
     tmp_path: Path, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put("set/old.tsv", "old")
+    replace = Path.replace
+
+    def late(source: Path, target: Path) -> Path:
+        put("set/train.tsv", "first")
+        return replace(source, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    assert "exists already" in str(complaint(write_folder, tmp_path / "set"))
+    assert (tmp_path / "set" / "train.tsv").read_text() == "first" and left_behind(tmp_path) == ["set"]
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("stop"), OSError(errno.ENOSPC, "No space left on device")])
+def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path, put: Put, problem: Exception) -> None:
+    put("set/dataset.json", "old")
+    with pytest.raises((RuntimeError, OutputError), match=r"stop|No space"):
+        write_folder(tmp_path / "set", True, problem)
+    assert left_behind(tmp_path / "set") == ["dataset.json"] and left_behind(tmp_path) == ["set"]
+
+
+@pytest.mark.parametrize("problem", [OSError(errno.EIO, "Input/output error"), SystemExit(143)])
+def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
+    tmp_path: Path, put: Put, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
+    put("set/dataset.json", "old")
     replace = Path.replace
 
     def refuses(source: Path, target: Path) -> Path:
         if (source / "train.tsv").exists():
-            raise OSError(errno.EIO, "Input/output error")
+            raise problem
         return replace(source, target)
 
     monkeypatch.setattr(Path, "replace", refuses)
-    assert "Input/output error" in str(complaint(write_folder, tmp_path / "set", force=True))
-    assert left_behind(tmp_path / "set") == ["old.tsv"] and left_behind(tmp_path) == ["set"]
+    with pytest.raises((OutputError, SystemExit), match=r"Input/output error|143"):
+        write_folder(tmp_path / "set", force=True)
+    assert left_behind(tmp_path / "set") == ["dataset.json"] and left_behind(tmp_path) == ["set"]
 
 
 @pytest.mark.parametrize("force", [True, False])
@@ -189,3 +252,18 @@ def test_an_error_while_reading_ahead_arrives() -> None:
     ahead = read_ahead(broken())
     assert next(ahead) == b"a"
     assert isinstance(complaint(next, ahead), InputError)
+
+
+def test_what_is_no_file_is_told_apart(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "is a folder where a file is expected" in str(complaint(must_be_file, tmp_path))
+    assert "does not exist" in str(complaint(must_be_file, tmp_path / "missing"))
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        assert "is neither a file nor a folder" in str(complaint(must_be_file, path))
+
+
+def test_lines_of_a_text_file_and_the_one_that_is_no_utf8(put: Put) -> None:
+    assert read_lines(put("a.txt", "\ufeffa\r\nb\rc\n\u2028")) == ["a", "b", "c", "\u2028"]
+    assert read_lines(put("a.gz", compressed("gzip", b"x\ny"))) == ["x", "y"]
+    error = complaint(read_lines, put("b.txt", b"a\n\xff\n"))
+    assert isinstance(error, InputError) and error.line == 2 and "is not UTF-8" in str(error)

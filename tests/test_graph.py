@@ -31,6 +31,12 @@ def test_vocabulary_maps_names_and_ids_both_ways():
     assert "c" in vocabulary and "d" not in vocabulary and len(vocabulary) == 3
 
 
+@pytest.mark.parametrize("identifier", [-1, -3, 3])
+def test_vocabulary_has_no_name_for_an_id_out_of_range(identifier):
+    with pytest.raises(IndexError):
+        Vocabulary(["a", "b", "c"])[identifier]
+
+
 def test_vocabulary_refuses_a_name_twice():
     with pytest.raises(DatasetError, match="3 names holds only 2"):
         Vocabulary(["a", "b", "a"]).id("a")

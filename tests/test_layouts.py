@@ -100,3 +100,9 @@ def test_a_folder_named_train_is_no_file(put: Put) -> None:
 )
 def test_a_role_is_the_name_without_its_endings(name: str, role: str) -> None:
     assert role_name(Path("folder.txt") / name) == role
+
+
+@pytest.mark.parametrize("name", ["train_notes.txt", "test.txt"])
+def test_a_neighbour_that_only_looks_like_a_twin_makes_no_grail(put: Put, name: str) -> None:
+    put(f"v1_ind/{name}", "b\tr\tx\n")
+    assert find_layout(put("v1/train.txt", "a\tr\tx\n").parent).kind == "plain"

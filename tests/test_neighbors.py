@@ -162,6 +162,14 @@ def test_weak_and_poorly_supported_rules_do_not_conclude():
     assert (kept.confidence >= 0.5).all() and (kept.support >= 20).all()
 
 
+def test_a_measure_that_no_rule_states_is_refused():
+    unknown = RuleSet.of([Rule(Kind.ONE, 0, 1, support=9, body_size=10)], 3)
+    facts = graph_of([(0, 1, 1)], 2, 3).adjacency
+    with pytest.raises(OptionError, match="do not state their pca confidence; use the measure 'standard'"):
+        Grounder(unknown, facts, NeighborLimits(min_support=1))
+    assert len(Grounder(unknown, facts, NeighborLimits(measure="standard", min_support=1)).rules) == 1
+
+
 def test_paths_join_the_conclusions():
     rng = np.random.default_rng(3)
     graph = graph_of(random_rows(rng, 12, 2, 50), 12, 2)

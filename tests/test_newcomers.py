@@ -38,8 +38,8 @@ def test_a_file_that_names_no_entity_is_refused(put: Put, content: str | bytes, 
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing"):
-        assert "is not a file" in str(complaint(read_names, path, ENTITIES))
+    assert "is a folder" in str(complaint(read_names, tmp_path, ENTITIES))
+    assert "does not exist" in str(complaint(read_names, tmp_path / "missing", ENTITIES))
     assert "File name too long" in str(complaint(read_names, tmp_path / ("x" * 300), ENTITIES))
 
 

@@ -9,10 +9,12 @@ import pytest
 
 from conftest import Row, complaint, rows, without_rights
 from newcomer.data import parquet
+from newcomer.data.delimited import read_delimited
 from newcomer.data.options import ReadOptions
 from newcomer.data.parquet import read_parquet, write_parquet
 
 ABC = {"head": ["a", "c"], "relation": ["r", "s"], "tail": ["b", "d"]}
+LABELS = {"1": "1", "+1": "1", " 1 ": "1", "1.0": "1", "True": "1", "-1": "0", "0": "0", "-1.0": "0", "false": "0"}
 EXPECTED: list[Row] = [("a", "r", "b"), ("c", "s", "d")]
 
 
@@ -141,3 +143,10 @@ def test_writing_keeps_names_and_labels(tmp_path: Path) -> None:
     assert read(path) == [("a", "r", "b", "1"), ("c", "s", "d", "0")]
     assert pq.read_table(path).column("label").to_pylist() == [1, -1]
     assert [p.name for p in path.parent.iterdir()] == ["f.parquet"]
+
+
+@pytest.mark.parametrize(("text", "label"), LABELS.items())
+def test_text_and_parquet_know_the_same_labels(tmp_path: Path, text: str, label: str) -> None:
+    (tmp_path / "f.tsv").write_text(f"a\tr\tb\t{text}\n")
+    assert rows(read_delimited(tmp_path / "f.tsv", ReadOptions())) == [("a", "r", "b", label)]
+    assert read(table(tmp_path, head=["a"], relation=["r"], tail=["b"], label=[text])) == [("a", "r", "b", label)]

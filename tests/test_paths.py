@@ -373,15 +373,18 @@ def test_an_entity_without_facts_and_an_empty_question_conclude_nothing():
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"walks": 0}, "walks is 0; give an integer from 1"),
-        ({"lengths": ()}, "lengths is (); give one or more of 2, 4 and 6, each once"),
-        ({"lengths": (2, 3)}, "lengths is (2, 3); give one or more of 2, 4 and 6, each once"),
-        ({"lengths": (2, 2)}, "lengths is (2, 2); give one or more of 2, 4 and 6, each once"),
-        ({"min_pairs": 0}, "min_pairs is 0; give an integer from 1"),
-        ({"min_confidence": 0.0}, "min_confidence is 0.0; give above 0 and at most 1"),
-        ({"min_confidence": float("nan")}, "min_confidence is nan; give above 0 and at most 1"),
-        ({"max_rules_per_entity": 0}, "max_rules_per_entity is 0; give an integer from 1, or None for no cap"),
-        ({"max_triples_per_entity": -1}, "max_triples_per_entity is -1; give an integer from 1, or None for no cap"),
+        ({"walks": 0}, "walks is 0, but must be an integer from 1"),
+        ({"lengths": ()}, "lengths is (), but must be one or more of 2, 4 and 6, each once"),
+        ({"lengths": (2, 3)}, "lengths is (2, 3), but must be one or more of 2, 4 and 6, each once"),
+        ({"lengths": (2, 2)}, "lengths is (2, 2), but must be one or more of 2, 4 and 6, each once"),
+        ({"min_pairs": 0}, "min_pairs is 0, but must be an integer from 1"),
+        ({"min_confidence": 0.0}, "min_confidence is 0.0, but must be above 0 and at most 1"),
+        ({"min_confidence": float("nan")}, "min_confidence is nan, but must be above 0 and at most 1"),
+        ({"max_rules_per_entity": 0}, "max_rules_per_entity is 0, but must be an integer from 1, or None for no cap"),
+        (
+            {"max_triples_per_entity": -1},
+            "max_triples_per_entity is -1, but must be an integer from 1, or None for no cap",
+        ),
     ],
 )
 def test_limits_out_of_range_are_refused(wrong, sentence):
@@ -393,7 +396,7 @@ def test_limits_out_of_range_are_refused(wrong, sentence):
 @pytest.mark.parametrize("wrong", [{"entities": [6]}, {"entities": [-1]}, {"seed": -1}, {"threads": 0}], ids=str)
 def test_questions_out_of_range_are_refused(wrong):
     graph = random_graph(0, entities=6, triples=10)
-    with pytest.raises(OptionError, match=r"give ids in 0\.\.5|give an integer"):
+    with pytest.raises(OptionError, match=r"give ids in 0\.\.5|must be an integer"):
         virtual_edges(**{"adjacency": graph.adjacency, "entities": [0], "num_relations": 2, **wrong})
 
 

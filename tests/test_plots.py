@@ -3,9 +3,11 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conftest import complaint, make_dataset
+from newcomer.data import plots
 from newcomer.data.plots import plot_description
 from newcomer.errors import MissingExtraError
 from newcomer.graph import InductiveDataset
@@ -56,3 +58,16 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     error = complaint(plot_description, DATASET, tmp_path / "picture.png")
     assert isinstance(error, MissingExtraError) and "pip install 'newcomer[plots]'" in str(error)
+
+
+def test_a_degree_nobody_has_counts_those_with_more() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    cbook = pytest.importorskip("matplotlib.cbook")
+    figure, axes = pyplot.subplots()
+    plots._degrees(axes, np.array([1, 1, 4], dtype=np.int32), "entities", "black")
+    line = axes.get_lines()[0]
+    assert line.get_drawstyle() == "steps-pre"
+    x, y = cbook.STEP_LOOKUP_MAP[line.get_drawstyle()](*line.get_data())
+    pyplot.close(figure)
+    drawn = list(zip(x, y, strict=True))
+    assert (1, 3) in drawn and (4, 1) in drawn and (4, 3) not in drawn  # one entity has at least 2, 3 and 4 facts

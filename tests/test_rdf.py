@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import Row, complaint, rows
+from newcomer.data.dataset import read_dataset, write_dataset
 from newcomer.data.options import ReadOptions
 from newcomer.data.rdf import read_rdf, write_ntriples
 from newcomer.errors import InputError, MissingExtraError
@@ -131,3 +132,46 @@ def test_without_pyoxigraph_the_extra_is_named(put: Put, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyoxigraph", None)
     error = complaint(read, put("f.nt", LINE))
     assert isinstance(error, MissingExtraError) and "pip install 'newcomer[rdf]'" in str(error)
+
+
+ANONYMOUS = """@prefix x: <http://x/> .
+x:a x:r [ x:s x:b ; x:q [ x:z _:lab ] ] .
+_:lab x:r ( x:a ) .
+_:anon2 x:p _:abcdefabcdefabcdefabcdefabcdefab .
+"""
+
+
+@pytest.mark.parametrize("name", ["f.ttl", "f.trig"])
+def test_nodes_without_a_label_are_named_as_they_turn_up(put: Put, name: str) -> None:
+    path = put(name, ANONYMOUS)
+    found = read(path)
+    assert found == read(path)
+    blank = {term for row in found for term in row if term.startswith("_:")}
+    assert blank == {"_:anon1", "_:anon3", "_:anon4", "_:lab", "_:anon2", "_:abcdefabcdefabcdefabcdefabcdefab"}
+    assert ("http://x/a", "http://x/r", "_:anon1") in found and ("_:anon1", "http://x/s", "http://x/b") in found
+
+
+def test_the_same_turtle_gives_the_same_bytes(put: Put, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_dataset(read_dataset(put("f.ttl", ANONYMOUS)).dataset, tmp_path / name)
+    assert (tmp_path / "one" / "train.tsv").read_bytes() == (tmp_path / "two" / "train.tsv").read_bytes()
+
+
+def test_nodes_without_a_label_in_two_files_are_not_the_same(put: Put) -> None:
+    text = "<http://x/a> <http://x/r> [ <http://x/s> <http://x/b> ] ."
+    put("set/test.ttl", text)
+    dataset = read_dataset(put("set/train.ttl", text).parent).dataset
+    assert [name for name in dataset.entities if name.startswith("_:")] == ["_:anon1", "_:anon2"]
+
+
+def test_labels_are_found_across_the_pieces_a_file_is_read_in(put: Put) -> None:
+    label = "_:abcdefabcdefabcdefabcdefabcdefab"
+    text = f"<http://x/a> <http://x/r> {label} .\n"
+    padding = "#" * ((1 << 20) - len(text) + 10) + "\n"
+    assert read(put("f.ttl", padding + text))[0][2] == label
+
+
+@pytest.mark.parametrize("suffix", [".nt", ".nq"])
+def test_labels_in_lines_are_kept_however_they_look(put: Put, suffix: str) -> None:
+    label = "_:abcdefabcdefabcdefabcdefabcdefab"
+    assert read(put(f"f{suffix}", f"<http://x/a> <http://x/r> {label} .\n"))[0][2] == label

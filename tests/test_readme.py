@@ -30,7 +30,7 @@ def commands(block: str) -> list[tuple[str, list[str]]]:
 
 
 def shows(output: str, expected: list[str]) -> str | None:
-    """The first expected line that is not in the output, in order; ``...`` stands for any lines, widths do not count."""
+    """The first expected line that is not in the output, in order; ``...`` is any lines, widths do not count."""
     rest = [" ".join(line.split()) for line in output.splitlines()]
     for line in (" ".join(wanted.split()) for wanted in expected):
         if line in ("...", ""):

@@ -137,7 +137,7 @@ def test_a_graph_without_test_triples_is_held_out_first() -> None:
     found = sets(held)
     assert found["train"] | found["test"] | (found["valid"] - {("e000", "v", "e001")}) == set(chain(400))
     assert not found["train"] & found["test"] and ("e000", "v", "e001") in found["valid"]
-    assert 20 < len(held.test) < 60 and 8 < len(held.valid) < 40
+    assert len(held.test) == 40 and len(held.valid) == 20 + 1
     assert sets(split_graph(dataset, SplitRule(rate=50, seed=1))) == sets(split_graph(held, SplitRule(rate=50, seed=1)))
     assert sets(hold_out(dataset, seed=2)) != found == sets(hold_out(dataset, seed=1))
 
@@ -183,3 +183,12 @@ def test_what_cannot_be_split_says_why() -> None:
 )
 def test_a_rule_that_cannot_be_is_refused(rule: dict[str, object]) -> None:
     assert isinstance(complaint(SplitRule, **rule), OptionError)
+
+
+@pytest.mark.parametrize(("size", "tests", "valids"), [(2, 1, 0), (3, 1, 0), (9, 1, 0), (11, 1, 1), (30, 3, 2)])
+def test_small_graphs_are_held_out_with_every_seed(size: int, tests: int, valids: int) -> None:
+    dataset = make_dataset(train=chain(size))
+    held = [hold_out(dataset, seed) for seed in range(30)]
+    assert {(len(h.observed), len(h.valid), len(h.test)) for h in held} == {(size - tests - valids, valids, tests)}
+    drawn = {frozenset(named(h, h.test)) for h in held}
+    assert len(drawn) > 1

@@ -1,5 +1,6 @@
 """Bytes in and out: compressed files by their content, folders and files that appear whole or not at all."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -11,8 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from newcomer.errors import InputError, OutputError
+from newcomer.errors import InputError, OutputError, shown
 
+# The file that tells a folder this program wrote: a data set, virtual neighbours, a trained model.
+MARKERS = ("dataset.json", "enrichment.json", "manifest.json")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
 
@@ -39,6 +42,18 @@ def looking_at(path: Path) -> Iterator[None]:
         raise InputError(path, problem, hint="check the path and its permissions") from None
 
 
+def must_be_file(path: Path) -> None:
+    """Say what a path is where it is no file: nothing, a folder, or neither (a pipe, a device)."""
+    with looking_at(path):
+        if path.is_dir():
+            raise InputError(path, "is a folder where a file is expected", hint="name a file in it")
+        if not path.exists():
+            raise InputError(path, "does not exist", hint="check the path")
+        if not path.is_file():
+            hint = "write what it gives into a file first"
+            raise InputError(path, "is neither a file nor a folder", hint=hint)
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
     """A readable binary stream over the decompressed content; broken compression is an `InputError`."""
@@ -54,6 +69,19 @@ def open_bytes(path: Path) -> Iterator[Any]:
         what = f"is not a whole {kind} file" if kind else "cannot be read"
         hint = "it may have been cut off: copy or download it again" if kind else ""
         raise InputError(path, f"{what} ({_one_line(error)})", hint=hint) from None
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a small text file in UTF-8, whatever ends them, with or without a byte order mark."""
+    must_be_file(path)
+    with open_bytes(path) as stream:
+        content = bytes(stream.read())
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InputError(path, "is not UTF-8", line, "save it as UTF-8") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def read_ahead(blocks: Iterator[bytes]) -> Generator[bytes, None, None]:
@@ -101,12 +129,20 @@ def _unwritable(path: Path, error: OSError) -> OutputError:
     return OutputError(f"{path}: cannot be written ({error.strerror or _one_line(error)}); choose another place")
 
 
+def exists_already(path: Path) -> OutputError:
+    """The error for an output that is there and may not be replaced."""
+    return OutputError(f"{path}: exists already; choose another place or pass --force to replace it")
+
+
 @contextmanager
-def fresh_folder(path: Path, force: bool = False) -> Iterator[Path]:
-    """A temporary folder that becomes ``path`` when the block ends well; an existing ``path`` needs ``force``."""
+def fresh_folder(path: Path, force: bool = False, marker: str | None = None) -> Iterator[Path]:
+    """A temporary folder that becomes ``path`` when the block ends well; an existing ``path`` needs ``force``.
+
+    Even then only an empty folder is replaced, or one that holds the file ``marker`` (any of `MARKERS` where it is
+    `None`): nobody else's files are deleted.
+    """
     try:
-        if path.exists() and not force:
-            raise OutputError(f"{path}: exists already; choose another place or pass --force to replace it")
+        _refuse_existing(path, force, marker)
         path.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     except OSError as error:
@@ -114,28 +150,42 @@ def fresh_folder(path: Path, force: bool = False) -> Iterator[Path]:
     try:
         staging.chmod(0o755)
         yield staging
+        _refuse_existing(path, force, marker)  # another writer may have come first
         _replace_folder(staging, path)
     except OSError as error:
-        raise _unwritable(path, error) from None
+        came_between = not force and error.errno in (errno.ENOTEMPTY, errno.EEXIST)
+        raise exists_already(path) if came_between else _unwritable(path, error) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def _refuse_existing(path: Path, force: bool, marker: str | None) -> None:
+    if not path.exists():
+        return
+    if not force:
+        raise exists_already(path)
+    if not path.is_dir() or path.is_symlink():
+        raise OutputError(f"{path}: is not a folder; choose another place")
+    there = sorted(child.name for child in path.iterdir())
+    own = MARKERS if marker is None else (marker,)
+    if there and not set(own) & set(there):
+        stranger = f"holds {shown(there[0])} and no {' or '.join(own)}, so this program did not write it"
+        raise OutputError(f"{path}: {stranger}; choose another place")
+
+
 def _replace_folder(staging: Path, path: Path) -> None:
     """Swap a finished folder in; what stood there goes only after the new one is complete."""
-    if path.is_dir() and not path.is_symlink():
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-        try:
-            path.replace(old / path.name)
-            staging.replace(path)
-        except OSError:
-            if not path.exists():
-                (old / path.name).replace(path)
-            raise
-        finally:
-            if path.exists():
-                shutil.rmtree(old, ignore_errors=True)
-    elif path.exists():
-        raise OutputError(f"{path}: is not a folder; choose another place")
-    else:
+    if not path.exists():
         staging.replace(path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    try:
+        path.replace(old / path.name)
+        staging.replace(path)
+    except BaseException:  # a signal, too, must not leave the place empty
+        if not path.exists():
+            (old / path.name).replace(path)
+        raise
+    finally:
+        if path.exists():
+            shutil.rmtree(old, ignore_errors=True)

@@ -24,7 +24,7 @@ INT64_MAX = np.iinfo(np.int64).max
 
 
 class Vocabulary:
-    """An immutable list of distinct names; a name's place in it is its id."""
+    """An immutable list of names; a name's place is its id, and the first look-up refuses a name that stands twice."""
 
     __slots__ = ("_ids", "_names")
 
@@ -45,6 +45,8 @@ class Vocabulary:
         return iter(self._names.to_pylist())
 
     def __getitem__(self, identifier: int) -> str:
+        if identifier < 0:  # `UNKNOWN` is no name, least of all the last one
+            raise IndexError(f"a vocabulary has no id {identifier}")
         return str(self._names[int(identifier)].as_py())
 
     def __contains__(self, name: object) -> bool:

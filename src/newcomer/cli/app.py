@@ -1,16 +1,21 @@
 """The ``newcomer`` command: its verbs, and how it ends when something is wrong."""
 
-import os
+import io
+import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from newcomer import __version__
-from newcomer.cli import data, graphs, rules
-from newcomer.errors import NewcomerError
+from newcomer.cli import data, graphs, rulefiles, rules
+from newcomer.errors import NewcomerError, OutputError
 
-INTERRUPTED = 130
+STOPPED = 128  # plus the number of the signal, as a shell says it
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = typer.Typer(
     name="newcomer",
@@ -25,7 +30,7 @@ app.command()(graphs.describe)
 app.command()(graphs.split)
 app.command()(rules.mine)
 app.command()(rules.enrich)
-app.add_typer(rules.app, name="rules")
+app.add_typer(rulefiles.app, name="rules")
 
 
 def _print_version(wanted: bool) -> None:
@@ -46,14 +51,75 @@ def _options(
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 2, never in a traceback."""
     try:
-        app()
+        with _stopping_in_order(), _guarded_output():
+            app()
     except NewcomerError as error:
         typer.echo(f"newcomer: {error}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("newcomer: interrupted", err=True)
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output has gone (as `head` does): nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except _Stopped as end:
+        typer.echo(f"newcomer: stopped by {end.signal}", err=True)
+        raise
+
+
+class _Stopped(SystemExit):
+    """The end that a signal brings."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(STOPPED + number)
+        self.signal = signal.Signals(number).name
+
+
+@contextmanager
+def _stopping_in_order() -> Iterator[None]:
+    """A signal to stop unwinds the program like an error, so that nothing half written stays behind."""
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # `nohup` asks to be let alone
+            signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # whoever asks twice does not want to wait
+    raise _Stopped(number)
+
+
+class _Output(io.FileIO):
+    """Standard output that says once that it cannot be written, and then keeps quiet."""
+
+    _failed = False
+
+    def write(self, content: Any, /) -> int:
+        if self._failed:  # what is still in buffers has nowhere to go
+            return memoryview(content).nbytes
+        try:
+            return super().write(content)
+        except BrokenPipeError:  # the reader has gone, as `head` does: nothing is wrong, and nobody listens
+            self._failed = True
+            raise SystemExit(STOPPED + signal.SIGPIPE) from None
+        except OSError as error:
+            self._failed = True
+            raise OutputError(f"standard output cannot be written ({error.strerror}); choose another place") from None
+
+
+@contextmanager
+def _guarded_output() -> Iterator[None]:
+    """Standard output through `_Output`, where it is a file, a pipe or a terminal."""
+    plain = sys.stdout
+    try:
+        raw = _Output(plain.fileno(), "w", closefd=False)
+    except (AttributeError, OSError, ValueError):  # closed, or kept in memory
+        yield
+        return
+    plain.flush()
+    on_terminal = plain.isatty()
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), plain.encoding, plain.errors, line_buffering=on_terminal)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stdout = plain

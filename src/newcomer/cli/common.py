@@ -1,6 +1,7 @@
 """What several verbs share: options for reading, places, tables, progress."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from newcomer.data import LoadedDataset, ReadOptions
+    from newcomer.data.dataset import PartReport
+    from newcomer.data.tables import ReadReport
 
 DataArgument = Annotated[
     str, typer.Argument(metavar="DATA", help="A folder or file, or a name that `newcomer data list` shows.")
@@ -82,18 +85,29 @@ def load(data: str, options: "ReadOptions") -> "LoadedDataset":
 
     path = locate(data)
     with working(f"reading {path.name}"):
-        loaded = read_dataset(path, options, name=data if path.name == data else None)
-    report_skipped(loaded)
+        loaded = read_dataset(path, options)
+    for role, part in loaded.parts.items():
+        report_skipped(role, part)
     return loaded
 
 
-def report_skipped(loaded: "LoadedDataset") -> None:
+def report_skipped(place: str, report: "PartReport | ReadReport") -> None:
     """Say on standard error which lines were left out."""
-    for role, part in loaded.parts.items():
-        if part.skipped:
-            typer.echo(f"newcomer: {role}: skipped {part.skipped:,} lines, the first:", err=True)
-            for line in part.bad_lines:
-                typer.echo(f"  {line}", err=True)
+    if report.skipped:
+        typer.echo(f"newcomer: {place}: skipped {report.skipped:,} lines, the first:", err=True)
+        for line in report.bad_lines:
+            typer.echo(f"  {line}", err=True)
+
+
+def refuse_input(out: Path, source: Path) -> None:
+    """An output must not be the input, nor a folder that holds it: replacing the one would delete the other."""
+    from newcomer.errors import OutputError
+    from newcomer.files import looking_at
+
+    with looking_at(out):
+        place, read = (Path(os.path.realpath(path)) for path in (out, source))  # a ring of links is no error here
+    if place == read or place in read.parents:
+        raise OutputError(f"{out}: is or holds what is read ({source}); choose another place")
 
 
 @contextmanager
@@ -103,34 +117,39 @@ def working(what: str) -> Iterator[None]:
         yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(what):
+    with Console(stderr=True).status(Text(what)):
         yield
 
 
 def console() -> "Console":
-    """Where tables go; wide enough for names when the output is a file."""
+    """Where tables go; wide enough for names when the output is a file. Names are printed as they are, brackets too."""
     from rich.console import Console
 
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=120)
+    width = None if sys.stdout.isatty() else 120
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Table":
-    """A plain table: text to the left, figures to the right."""
+    """A plain table: text to the left, figures to the right, a dash where a figure is not known."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    built = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    built = Table(title=Text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for place, name in enumerate(columns):
-        figures = all(isinstance(row[place], int | float) for row in rows) and bool(rows)
-        built.add_column(name, justify="right" if figures else "left", overflow="fold")
+        known = [row[place] for row in rows if row[place] is not None]
+        figures = all(isinstance(value, int | float) for value in known) and bool(known)
+        built.add_column(Text(name), justify="right" if figures else "left", overflow="fold")
     for row in rows:
         built.add_row(*(Text(_cell(value)) for value in row))
     return built
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -142,5 +161,5 @@ def print_json(value: Any) -> None:
 
 
 def is_file_name(path: Path) -> bool:
-    """Whether a place to write to looks like a file of triples rather than a folder."""
-    return path.suffix.lower() in {".tsv", ".csv", ".txt", ".parquet", ".pq", ".nt", ".gz", ".zst"}
+    """Whether a place to write to looks like a file of triples (or standard output) rather than a folder."""
+    return path.name == "-" or path.suffix.lower() in {".tsv", ".csv", ".txt", ".parquet", ".pq", ".nt", ".gz", ".zst"}

@@ -13,6 +13,8 @@ from newcomer.cli.common import (
     is_file_name,
     load,
     print_json,
+    refuse_input,
+    report_skipped,
     table,
     takes_read_options,
     working,
@@ -38,7 +40,8 @@ def list_sets(as_json: JsonOption = False) -> None:
         return
     titles = ("name", "train", "aux", "valid", "test", "newcomers", "here", "what it is")
     keys = ("name", "train", "aux", "valid", "test", "newcomers", "here", "title")
-    cells = [tuple(_shown(row[key]) for key in keys) for row in rows]
+    shown = [{**row, "here": "yes" if row["here"] else None} for row in rows]
+    cells = [tuple(row[key] for key in keys) for row in shown]
     console().print(table("Data sets", titles, cells))
 
 
@@ -63,12 +66,6 @@ def _row(entry: "Entry") -> dict[str, object]:
     }
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "-"
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
 @app.command()
 @takes_read_options
 def check(
@@ -79,14 +76,12 @@ def check(
 ) -> None:
     """Check counts, hashes, overlaps, newcomers and leaks; exit code 1 where something contradicts itself."""
     from newcomer.data import locate
-    from newcomer.data.catalogue import entries
-    from newcomer.data.check import check_dataset
+    from newcomer.data.check import check_dataset, entry_of
 
     path = locate(data)
     loaded = load(data, reading)
-    known = {entry.name: entry for entry in entries()}
     with working("checking"):
-        result = check_dataset(loaded, path, known.get(path.name))
+        result = check_dataset(loaded, path, entry_of(loaded, path))
     if as_json:
         print_json({"name": loaded.dataset.name, **result.to_json()})
     else:
@@ -137,12 +132,13 @@ def convert(
     from newcomer.errors import OptionError
 
     path = locate(source)
-    if not is_file_name(out):
-        _convert_folder(source, out, file_format, reading, force)
-    elif path.is_dir():
+    refuse_input(out, path)
+    if path.is_dir() and is_file_name(out):
         raise OptionError(f"{path} is a folder of several parts; give a folder to write, not the file {out.name}")
-    else:
+    if path.is_file() and (out.suffix or is_file_name(out)):
         _convert_file(path, out, reading, force)
+    else:
+        _convert_folder(source, out, file_format, reading, force)
 
 
 def _convert_folder(source: str, out: Path, file_format: str, options: "ReadOptions", force: bool) -> None:
@@ -152,25 +148,28 @@ def _convert_folder(source: str, out: Path, file_format: str, options: "ReadOpti
     made_by = {"verb": "convert", "source": loaded.dataset.name, "layout": loaded.layout}
     with working("writing"):
         write_dataset(loaded.dataset, out, file_format, made_by, force)
-    typer.echo(f"written to {out}")
+    literals = sum(part.literals for part in loaded.parts.values())
+    typer.echo(f"written to {out}{_left_out(literals, 'literals')}")
+
+
+def _left_out(count: int, what: str) -> str:
+    return f", {count:,} {what} left out" if count else ""
 
 
 def _convert_file(path: Path, out: Path, options: "ReadOptions", force: bool) -> None:
     from newcomer.data.tables import distinct, encode
-    from newcomer.data.triples import read_triples, write_triples
-    from newcomer.errors import OutputError
+    from newcomer.data.triples import check_written_format, read_triples, write_triples
+    from newcomer.files import exists_already
     from newcomer.graph import Vocabulary
 
+    check_written_format(out)
     if out.exists() and not force:
-        raise OutputError(f"{out}: exists already; choose another place or pass --force to replace it")
+        raise exists_already(out)
     with working(f"converting {path.name}"):
         named = read_triples(path, options)
         entities, relations, (triples,) = encode([named])
         kept = distinct(triples)
         write_triples(out, Vocabulary(entities), Vocabulary(relations), kept)
-    left_out = f", {len(named) - len(kept):,} repeated rows left out" if len(named) > len(kept) else ""
+    left_out = _left_out(len(named) - len(kept), "repeated rows") + _left_out(named.report.literals, "literals")
     typer.echo(f"written {len(kept):,} triples to {out}{left_out}")
-    if named.report.skipped:
-        typer.echo(f"newcomer: skipped {named.report.skipped:,} lines, the first:", err=True)
-        for line in named.report.bad_lines:
-            typer.echo(f"  {line}", err=True)
+    report_skipped(path.name, named.report)

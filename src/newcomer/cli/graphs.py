@@ -12,6 +12,7 @@ from newcomer.cli.common import (
     console,
     load,
     print_json,
+    refuse_input,
     table,
     takes_read_options,
     working,
@@ -51,8 +52,11 @@ def describe(
 
 def _print_description(out: "Console", d: "Description", top: int) -> None:
     roles = [role for role, count in d.triples.items() if count]
-    rows = [(role, d.triples[role], d.duplicates.get(role, 0), d.self_loops.get(role, 0)) for role in roles]
-    out.print(table(d.name, ("part", "triples", "repeated rows", "self loops"), rows))
+    met = {"repeated rows": d.duplicates, "self loops": d.self_loops}
+    if any(d.literals.values()):
+        met["literals left out"] = d.literals
+    rows = [(role, d.triples[role], *(counts.get(role, 0) for counts in met.values())) for role in roles]
+    out.print(table(d.name, ("part", "triples", *met), rows))
     counts = [
         ("entities", d.entities),
         ("  seen (in train)", d.seen),
@@ -111,19 +115,20 @@ def split(
     reading: "ReadOptions",
 ) -> None:
     """Cut an honest "new entities arrive" data set out of a graph."""
-    from newcomer.data import SplitRule, split_graph, write_dataset
+    from newcomer.data import SplitRule, locate, split_graph, write_dataset
     from newcomer.errors import OptionError
 
     if newcomers is not None and (rate is not None or triples is not None):
         raise OptionError("--newcomers names them itself; leave out --rate and --triples")
     rule = SplitRule(unseen, rate, triples, seed)
+    refuse_input(out, locate(graph))
     loaded = load(graph, reading)
     chosen = None if newcomers is None else _read_newcomers(newcomers, loaded.dataset)
     with working("splitting"):
         result = split_graph(loaded.dataset, rule, chosen)
         made_by = {"verb": "split", "graph": loaded.dataset.name, **_how(rule, chosen), "seed": seed}
         write_dataset(result, out, file_format, made_by, force)
-    _print_split(console(), result, out, held_out=len(loaded.dataset.test) == 0)
+    _print_split(console(), result, out, loaded.dataset)
 
 
 def _how(rule: "SplitRule", chosen: "Ids | None") -> dict[str, object]:
@@ -139,12 +144,15 @@ def _read_newcomers(path: Path, dataset: "InductiveDataset") -> "Ids":
     return read_names(path, dataset.entities)
 
 
-def _print_split(out: "Console", dataset: "InductiveDataset", folder: Path, held_out: bool) -> None:
+def _print_split(out: "Console", dataset: "InductiveDataset", folder: Path, source: "InductiveDataset") -> None:
     from newcomer.data.dataset import parts_of
 
     rows = [(role, len(triples)) for role, triples in parts_of(dataset).items()]
     out.print(table(f"written to {folder}", ("part", "triples"), rows))
     seen, arrived, asked = int(dataset.is_seen.sum()), len(dataset.newcomers), len(dataset.test_newcomers)
     out.print(f"{seen:,} seen entities, {arrived:,} newcomers, {asked:,} of them asked about in test")
-    if held_out:
+    false = sum(len(part) - len(part.positives) for part in (source.valid, source.test))
+    if false:
+        out.print(f"{false:,} triples labelled false in valid and test were left out: a split asks for true ones only")
+    if len(source.test.positives) == 0:
         out.print("the graph has no test file: 10 % of its triples were held out as test and 5 % as valid, by seed")

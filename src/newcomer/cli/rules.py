@@ -1,6 +1,8 @@
-"""``newcomer mine``, ``newcomer enrich`` and ``newcomer rules show | top | convert | evaluate``."""
+"""``newcomer mine`` and ``newcomer enrich``."""
 
 import json
+import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from newcomer.cli.common import (
     console,
     load,
     print_json,
+    refuse_input,
     table,
     takes_read_options,
     working,
@@ -26,18 +29,33 @@ if TYPE_CHECKING:
     from newcomer.rules.neighbors import VirtualNeighbors
     from newcomer.rules.rule import RuleSet
 
-app = typer.Typer(help="Rule files: look at, convert, measure.", no_args_is_help=True, rich_markup_mode=None)
-
-RulesArgument = Annotated[Path, typer.Argument(metavar="RULES", help="A rule file that `newcomer mine` wrote.")]
 RulesOption = Annotated[
     Path | None, typer.Option("--rules", help="A rule file [default: mine the observed graph now].")
 ]
+
+
+def at_least(least: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
+    """The check of a number, in our own words: a wrong one is answered with one sentence, not with the usage."""
+
+    def check(option: typer.CallbackParam, value: int | None) -> int | None:
+        from newcomer.errors import OptionError
+
+        if value is not None and value < least:
+            raise OptionError(f"{option.opts[0]} is {value}, but must be an integer from {least}")
+        return value
+
+    return check
+
+
 ThreadsOption = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads [default: all cores]; the result is the same.")
+    int | None,
+    typer.Option("--threads", callback=at_least(1), help="Threads [default: all cores]; the result is the same."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything drawn.")]
+SeedOption = Annotated[int, typer.Option("--seed", callback=at_least(0), help="Seed of everything drawn.")]
 NAMES_OF_KINDS = {"one": 1, "two": 2, "both": 3, "three": 4, "constant": 5, "exists": 6}
 LOGIC_KINDS = "one,two,both"
+ENRICHMENT = "enrichment.json"
+RULE_SUFFIXES = ("", ".tsv", ".txt", ".rules")
 
 
 @takes_read_options
@@ -61,14 +79,14 @@ def mine(
     time_limit: Annotated[
         float | None, typer.Option("--time-limit", help="Seconds; head relations not finished by then are left out.")
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Samples for bodies of three atoms.")] = 20_000_000,
+    samples: Annotated[int, typer.Option("--samples", help="Samples for bodies of three atoms.")] = 20_000_000,
     with_auxiliary: Annotated[
         bool, typer.Option("--with-auxiliary", help="Mine the auxiliary facts too (the `refreshed` protocol).")
     ] = False,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     force: ForceOption = False,
-    top: Annotated[int, typer.Option("--top", min=0, help="How many of the best rules to print.")] = 10,
+    top: Annotated[int, typer.Option("--top", callback=at_least(0), help="How many of the best rules to print.")] = 10,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -84,17 +102,17 @@ def mine(
         min_pca=min_pca,
         min_head_size=min_head_size,
         max_rules=max_rules,
-        memory_limit=None if memory_limit is None else int(memory_limit * 2**20),
+        memory_limit=_bytes(memory_limit),
         time_limit=time_limit,
         samples=samples,
     )
-    _refuse_existing(out, force)
+    refuse_existing(out, force)
     dataset = load(data, reading).dataset
     graph = dataset.known_facts() if with_auxiliary else dataset.observed
     with progress("mining") as advance:
         result = mine_rules(graph, plan, seed, threads, advance)
     write_rules(result.rules, out, graph.relations, graph.entities)
-    _print_best(result.rules, graph, top, "pca")
+    print_best(result.rules, graph, top, "pca")
     typer.echo(f"{len(result.rules):,} rules from {len(graph):,} facts in {result.seconds:.1f} s, written to {out}")
     if not result.complete:
         unfinished = graph.num_relations - len(result.complete_relations)
@@ -112,16 +130,39 @@ def _kinds(text: str) -> tuple[Any, ...]:
     return tuple(Kind(NAMES_OF_KINDS[name]) for name in dict.fromkeys(names))
 
 
-def _refuse_existing(out: Path, force: bool) -> None:
-    from newcomer.errors import OutputError
+def _bytes(mebibytes: float | None) -> int | None:
+    from newcomer.errors import OptionError
 
-    if out.exists() and not force:
-        raise OutputError(f"{out}: exists already; choose another place or pass --force to replace it")
+    if mebibytes is None:
+        return None
+    if not 0 < mebibytes < math.inf:
+        raise OptionError(f"--memory-limit is {mebibytes:g}, but must be a number of MiB above 0")
+    return math.ceil(mebibytes * 2**20)
+
+
+def refuse_existing(out: Path, force: bool) -> None:
+    """Say that a file cannot be written before the work is done, not after."""
+    from newcomer.errors import OutputError
+    from newcomer.files import exists_already, plain_suffix
+
+    try:
+        exists, is_folder = out.exists(), out.is_dir()
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be written ({error.strerror}); choose another place") from None
+    if is_folder:
+        raise OutputError(f"{out}: is a folder; give the name of a file")
+    if exists and not force:
+        raise exists_already(out)
+    if plain_suffix(out) not in RULE_SUFFIXES:
+        raise OutputError(f"{out}: rule files are text; give a name that ends in .tsv or .txt (also .gz or .zst)")
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error; silent where nobody watches."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -131,7 +172,8 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def _print_best(rules: "RuleSet", graph: "Graph", top: int, measure: str, title: str = "Best rules") -> None:
+def print_best(rules: "RuleSet", graph: "Graph", top: int, measure: str, title: str = "Best rules") -> None:
+    """A table of the best rules in words."""
     import numpy as np
 
     from newcomer.rules.neighbors import strength_of
@@ -181,7 +223,9 @@ def enrich(
     reading: "ReadOptions",
 ) -> None:
     """Infer virtual neighbours, with confidence and reasons, and write them."""
+    from newcomer.data import locate
     from newcomer.files import fresh_folder
+    from newcomer.rules.limits import thread_count
     from newcomer.rules.neighborfiles import write_neighbors
     from newcomer.rules.neighbors import NeighborLimits, virtual_neighbors
     from newcomer.rules.paths import PathLimits
@@ -191,14 +235,15 @@ def enrich(
     loaded = load(data, reading)
     dataset = loaded.dataset
     asked = _asked(dataset, who, entities)
-    with fresh_folder(out, force) as staging:
-        known = _rules_for(dataset, rules, threads, seed)
+    refuse_input(out, locate(data))
+    with fresh_folder(out, force, ENRICHMENT) as staging:
+        known = rules_for(dataset, rules, threads, seed)
         with working("grounding"):
-            found = virtual_neighbors(known, dataset.own_facts, asked, limits, path_limits, seed, _cores(threads))
+            found = virtual_neighbors(known, dataset.own_facts, asked, limits, path_limits, seed, thread_count(threads))
             write_neighbors(staging, found, dataset.entities, dataset.relations)
         summary = _summary(dataset, found, asked, who if entities is None else entities.name)
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-        (staging / "enrichment.json").write_text(text, encoding="utf-8")
+        (staging / ENRICHMENT).write_text(text, encoding="utf-8")
     if as_json:
         print_json(summary)
     else:
@@ -226,21 +271,18 @@ def _asked(dataset: "InductiveDataset", who: str, entities: Path | None) -> "Ids
     return choices[who]
 
 
-def _rules_for(dataset: "InductiveDataset", path: Path | None, threads: int | None, seed: int) -> "RuleSet":
-    """Rules from a file, or mined from the observed graph."""
+def rules_for(
+    dataset: "InductiveDataset", path: Path | None, threads: int | None, seed: int, refreshed: bool = False
+) -> "RuleSet":
+    """Rules from a file, or mined from the observed graph (``refreshed``: from the auxiliary facts as well)."""
     from newcomer.rules.mining import MiningPlan, mine_rules
     from newcomer.rules.rulefiles import read_rules
 
     if path is not None:
         return read_rules(path, dataset.relations, dataset.entities)
     with progress("mining") as advance:
-        return mine_rules(dataset.observed, MiningPlan(), seed, threads, advance).rules
-
-
-def _cores(threads: int | None) -> int:
-    import os
-
-    return threads or len(os.sched_getaffinity(0))
+        graph = dataset.known_facts() if refreshed else dataset.observed
+        return mine_rules(graph, MiningPlan(), seed, threads, advance).rules
 
 
 def _summary(dataset: "InductiveDataset", found: "VirtualNeighbors", asked: "Ids", who: str) -> dict[str, Any]:
@@ -293,152 +335,3 @@ def _print_summary(summary: dict[str, Any], out: Path) -> None:
     if ratio["before"] is not None:
         rows.append(("neighbours per predicted fact", f"{ratio['before']:.2f} -> {ratio['after']:.2f}"))
     console().print(table(f"written to {out}", ("", ""), rows))
-
-
-@app.command()
-def show(rules: RulesArgument, as_json: JsonOption = False) -> None:
-    """Say what a rule file holds."""
-    import numpy as np
-
-    from newcomer.rules.rule import Kind
-    from newcomer.rules.rulefiles import read_rule_table
-
-    found, relations, _ = read_rule_table(rules)
-    kinds = {kind.name.lower(): int((found.kinds == kind).sum()) for kind in Kind if (found.kinds == kind).any()}
-    confident = {f"{share:g}": int((np.nan_to_num(found.pca_confidence) >= share).sum()) for share in (0.5, 0.8, 0.95)}
-    if as_json:
-        print_json({"rules": len(found), "relations": len(relations), "kinds": kinds, "pca_at_least": confident})
-        return
-    rows = [("rules", len(found)), ("relations named", len(relations))]
-    rows += [(f"  kind {name}", count) for name, count in kinds.items()]
-    rows += [(f"  PCA confidence >= {share}", count) for share, count in confident.items()]
-    console().print(table(str(rules), ("", "count"), rows))
-
-
-@app.command()
-def top(
-    rules: RulesArgument,
-    relation: Annotated[str | None, typer.Option("--relation", help="Only rules that conclude this relation.")] = None,
-    count: Annotated[int, typer.Option("--top", min=1, help="How many rules.")] = 20,
-    measure: Annotated[str, typer.Option("--measure", help="Confidence to print: pca, standard, smoothed.")] = "pca",
-) -> None:
-    """Print the best rules in words."""
-    from newcomer.errors import unknown_name
-    from newcomer.graph import Graph, TripleArray
-    from newcomer.rules.neighbors import MEASURES
-    from newcomer.rules.rulefiles import read_rule_table
-
-    if measure not in MEASURES:
-        raise unknown_name("measure", measure, MEASURES)
-    found, relations, entities = read_rule_table(rules)
-    if relation is not None:
-        if relation not in relations:
-            raise unknown_name("relation", relation, relations)
-        found = found.where(found.heads % len(relations) == relations.id(relation))
-    title = "Best rules" if relation is None else f"Best of {len(found):,} rules for {relation}"
-    _print_best(found, Graph.build(entities, relations, TripleArray.empty()), count, measure, title)
-
-
-@app.command()
-@takes_read_options
-def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A rule file.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The rule file to write.")],
-    data: Annotated[str, typer.Option("--data", help="The graph whose relations and entities the rules name.")],
-    read_as: Annotated[str, typer.Option("--from", help="Format of IN: tsv (ours), amie or anyburl.")] = "tsv",
-    write_as: Annotated[str, typer.Option("--to", help="Format of OUT: tsv (ours), amie or anyburl.")] = "tsv",
-    force: ForceOption = False,
-    *,
-    reading: "ReadOptions",
-) -> None:
-    """Turn our rule files into AMIE's or AnyBURL's, and back."""
-    from newcomer.rules.horn import tail_side
-    from newcomer.rules.rulefiles import READERS, write_amie, write_anyburl, write_rules
-
-    for form in (read_as, write_as):
-        if form not in READERS:
-            from newcomer.errors import unknown_name
-
-            raise unknown_name("rule format", form, READERS)
-    _refuse_existing(out, force)
-    dataset = load(data, reading).dataset
-    names = dataset.relations, dataset.entities
-    rules = READERS[read_as](source, *names)
-    if write_as == "amie":
-        write_amie(rules, out, *names, tail_side(dataset.observed))
-    elif write_as == "anyburl":
-        write_anyburl(rules, out, *names)
-    else:
-        write_rules(rules, out, *names)
-    typer.echo(f"written {len(rules):,} rules to {out}")
-
-
-@app.command()
-@takes_read_options
-def evaluate(
-    data: DataArgument,
-    rules: RulesOption = None,
-    full: Annotated[
-        str | None, typer.Option("--full", help="The original graph: also filter by all of its facts.")
-    ] = None,
-    aggregation: Annotated[str, typer.Option("--aggregation", help="maximum (lexicographic) or noisy-or.")] = "maximum",
-    by_frequency: Annotated[
-        bool, typer.Option("--frequency/--no-frequency", help="Order ties by how often (relation, tail) occurs.")
-    ] = True,
-    candidates: Annotated[str, typer.Option("--candidates", help="all or seen entities.")] = "all",
-    protocol: Annotated[
-        str, typer.Option("--protocol", help="inductive, or refreshed where the rules were mined with auxiliary facts.")
-    ] = "inductive",
-    threads: ThreadsOption = None,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    *,
-    reading: "ReadOptions",
-) -> None:
-    """Rank the answers of test by rules alone: the baseline of every learned model."""
-    from newcomer.data import load_dataset
-    from newcomer.errors import unknown_name
-    from newcomer.rules.ranking import RuleRanker
-    from newcomer.tasks.link_prediction import RankingProtocol, align, evaluate_under
-
-    if protocol not in ("inductive", "refreshed"):
-        raise unknown_name("protocol", protocol, ("inductive", "refreshed"))
-    filters = ("known",) if full is None else ("known", "full")
-    protocols = [RankingProtocol(filter=name, candidates=candidates) for name in filters]
-    loaded = load(data, reading)
-    dataset = loaded.dataset
-    everything = None if full is None else align(load_dataset(full).known(), dataset)
-    known = _rules_for(dataset, rules, threads, seed)
-    ranker = RuleRanker.build(known, dataset.own_facts, dataset.observed, aggregation, by_frequency, _cores(threads))
-    with progress("ranking") as advance:
-        results = evaluate_under(dataset, ranker, protocols, full=everything, progress=advance)
-    rows = [
-        {
-            "task": "link prediction",
-            "dataset": dataset.name,
-            "model": "rules",
-            "protocol": protocol,
-            "filter": result.protocol.filter,
-            "candidates": candidates,
-            "seed": seed,
-            "rules": len(known),
-            "queries": len(result.ranks),
-            "metrics": result.metrics(),
-        }
-        for result in results
-    ]
-    if as_json:
-        print_json(rows)
-        return
-    _print_ranking(rows)
-
-
-def _print_ranking(rows: list[dict[str, Any]]) -> None:
-    names = ("mrr", "hits@1", "hits@3", "hits@10")
-    cells = [
-        (row["filter"], row["metrics"]["mr"], *(f"{100 * row['metrics'][name]:.1f}" for name in names)) for row in rows
-    ]
-    first = rows[0]
-    title = f"{first['dataset']}: {first['rules']:,} rules, {first['queries']:,} queries, {first['protocol']} protocol"
-    console().print(table(title, ("filter", "mean rank", "MRR", "Hits@1", "Hits@3", "Hits@10"), cells))
-    typer.echo(f"MRR and Hits in percent; candidates: {first['candidates']}; ties at the mean rank")

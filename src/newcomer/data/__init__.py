@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from newcomer.data.catalogue import find_folder
+from newcomer.data.catalogue import expanded, find_folder
 from newcomer.data.dataset import LoadedDataset, read_dataset, read_graph, write_dataset
 from newcomer.data.options import ReadOptions
 from newcomer.data.split import SplitRule, split_graph
+from newcomer.files import looking_at
 from newcomer.graph import InductiveDataset
 
 __all__ = [
@@ -28,4 +29,6 @@ def load_dataset(name_or_path: str | Path, options: ReadOptions | None = None) -
 
 def locate(name_or_path: str | Path) -> Path:
     """A single file as it is; anything else as `find_folder` finds it."""
-    return Path(name_or_path) if Path(name_or_path).is_file() else find_folder(name_or_path)
+    path = expanded(name_or_path)
+    with looking_at(path):
+        return path if path.is_file() else find_folder(name_or_path)

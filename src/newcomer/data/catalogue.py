@@ -8,6 +8,7 @@ A data set is a folder. ``find_folder`` looks for it in this order: the path as 
 environment variable NEWCOMER_DATA, the name in the user's cache, where ``newcomer data get`` puts what it fetches.
 """
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,11 @@ class SourceFile:
         """The name this file gets in a data folder."""
         return f"{self.role}.txt"
 
+    def is_content(self, content: bytes) -> bool:
+        """Whether this is what was published; a last newline that was added or lost on the way does not count."""
+        body = content.removesuffix(b"\n")
+        return self.git_blob in (_git_blob(content), _git_blob(body), _git_blob(content + b"\n"))
+
 
 @dataclass(frozen=True)
 class Newcomers:
@@ -76,6 +82,10 @@ class Entry:
     def next_step(self) -> str:
         """How a user gets this set: the command, or what to do where there is none."""
         return f"fetch it with: newcomer data get {self.name}" if self.downloadable else self.otherwise
+
+
+def _git_blob(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def entries() -> tuple[Entry, ...]:
@@ -123,7 +133,7 @@ def find_folder(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     if not text or text.isspace():
         raise OptionError("the data set's name is empty; give a folder or a name that 'newcomer data list' shows")
-    given = Path(text).expanduser() if text.startswith("~") else Path(text)
+    given = expanded(text)
     if _is_folder(given):
         return given
     if given.name != text or text == "..":
@@ -132,6 +142,15 @@ def find_folder(name_or_path: str | Path) -> Path:
         if _is_folder(folder):
             return folder
     raise _not_found(text)
+
+
+def expanded(name_or_path: str | Path) -> Path:
+    """A path with ``~`` for a home folder written out."""
+    text = str(name_or_path)
+    try:
+        return Path(text).expanduser() if text.startswith("~") else Path(text)
+    except RuntimeError:  # nobody's home: then it is a name like any other
+        return Path(text)
 
 
 def _places(name: str) -> Iterator[Path]:
@@ -162,9 +181,12 @@ def _not_found(name: str) -> DatasetError:
 
 
 def _no_such_path(path: Path) -> str:
-    problem = (
-        "is a file, and a data set is a folder with train, aux, valid and test" if _exists(path) else "is no folder"
-    )
+    if not _exists(path):
+        problem = "does not exist"
+    elif path.is_file():
+        problem = "is a file, and a data set is a folder with train, aux, valid and test"
+    else:
+        problem = "is neither a file nor a folder"
     return f"{shown(str(path))} {problem}; give a folder or a name that 'newcomer data list' shows"
 
 

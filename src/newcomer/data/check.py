@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.data.catalogue import Entry
+from newcomer.data.catalogue import Entry, entries
 from newcomer.data.dataset import LoadedDataset, parts_of, read_manifest, sha256_of
 from newcomer.data.describe import linked_pairs
-from newcomer.graph import Graph, InductiveDataset, Mask, TripleArray, concatenate
+from newcomer.files import open_bytes
+from newcomer.graph import Graph, InductiveDataset, Mask, TripleArray
 
 MIRROR_SHARE = 0.8  # of both relations' pairs, from which one is called a duplicate or an inverse of the other
 MIRROR_MIN_PAIRS = 5
@@ -59,11 +60,19 @@ class CheckResult:
         return {"sound": self.sound, **asdict(self)}
 
 
+def entry_of(loaded: LoadedDataset, folder: Path) -> Entry | None:
+    """The catalogue's entry for a folder of its name; one with a manifest is the user's, whatever it is called."""
+    if loaded.layout == "newcomer" or not folder.is_dir():
+        return None
+    return next((entry for entry in entries() if entry.name == folder.resolve().name), None)
+
+
 def check_dataset(loaded: LoadedDataset, folder: Path, entry: Entry | None) -> CheckResult:
-    """Look at a data set from every side."""
+    """Look at a data set from every side; ``entry`` is the catalogue's word on it, where it has one."""
     mirrors = mirrored_relations(loaded.dataset.observed)
     findings = [
         *(_catalogue_findings(loaded, entry) if entry is not None else ()),
+        *(_content_findings(loaded, entry) if entry is not None else ()),
         *(_manifest_findings(folder) if loaded.layout == "newcomer" else ()),
         *_file_findings(loaded),
         *_overlap_findings(loaded.dataset),
@@ -83,6 +92,15 @@ def _catalogue_findings(loaded: LoadedDataset, entry: Entry) -> Iterator[Finding
         yield Finding(
             "problem", "counts", f"{role}: {loaded.parts[role].rows:,} rows, the catalogue knows no such file"
         )
+
+
+def _content_findings(loaded: LoadedDataset, entry: Entry) -> Iterator[Finding]:
+    for source in entry.files:
+        for path in loaded.parts[source.role].files if source.role in loaded.parts else ():
+            with open_bytes(path) as stream:
+                same = source.is_content(bytes(stream.read()))
+            verdict = "holds what was published" if same else "is not the published file"
+            yield Finding("fine" if same else "problem", "hashes", f"{source.role}: {path.name} {verdict}")
 
 
 def _manifest_findings(folder: Path) -> Iterator[Finding]:
@@ -230,9 +248,7 @@ def _co_occurrences(graph: Graph) -> Iterator[tuple[Any, Any]]:
 
 
 def _answered_by_mirror(dataset: InductiveDataset, test: TripleArray, mirrors: list[Mirror]) -> Mask:
-    known = Graph.build(
-        dataset.entities, dataset.relations, concatenate([dataset.observed.triples, dataset.auxiliary.triples])
-    )
+    known = dataset.known_facts()
     answered = np.zeros(len(test), dtype=bool)
     for mirror in mirrors:
         first, second = dataset.relations.id(mirror.first), dataset.relations.id(mirror.second)

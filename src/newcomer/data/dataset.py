@@ -73,8 +73,9 @@ def read_dataset(path: Path, options: ReadOptions | None = None, name: str | Non
 
 
 def _name_of(path: Path) -> str:
-    """The name of a data set that nobody named: that of its file or folder, also where that is called ``.``."""
-    return role_name(path.resolve() if path.name in ("", "..") else path)
+    """The name of a data set that nobody named: that of its folder, also where that is called ``.``, or of its file."""
+    named = path.resolve() if path.name in ("", "..") else path
+    return named.name if path.is_dir() else role_name(named)
 
 
 def _common_ids(named: dict[str, list[NamedTriples]]) -> tuple[pa.Array, pa.Array, dict[str, TripleArray]]:
@@ -95,12 +96,22 @@ def read_graph(path: str | Path, options: ReadOptions | None = None) -> Graph:
 
 def _read_parts(path: Path, layout: Layout, options: ReadOptions) -> dict[str, list[NamedTriples]]:
     if layout.kind != "openke":
-        return {role: [read_triples(file, options) for file in files] for role, files in layout.files.items()}
+        return _read_named(layout, options)
     entities, relations = (read_names(_beside(path, stem)) for stem in ("entity2id.txt", "relation2id.txt"))
     return {
         role: [read_openke(file, entities, relations, options) for file in files]
         for role, files in layout.files.items()
     }
+
+
+def _read_named(layout: Layout, options: ReadOptions) -> dict[str, list[NamedTriples]]:
+    """The files one after the other: nodes without a name are counted on, so that no two files share one."""
+    named: dict[str, list[NamedTriples]] = {role: [] for role in layout.files}
+    anonymous = 0
+    for role, file in ((role, file) for role, files in layout.files.items() for file in files):
+        named[role].append(read_triples(file, options, anonymous))
+        anonymous += named[role][-1].report.anonymous
+    return named
 
 
 def _beside(folder: Path, stem: str) -> Path:
@@ -151,7 +162,7 @@ def write_dataset(
     """Write our folder layout; it appears whole or not at all."""
     if file_format not in WRITE_FORMATS:
         raise unknown_name("format", file_format, WRITE_FORMATS)
-    with fresh_folder(folder, force) as staging:
+    with fresh_folder(folder, force, MANIFEST) as staging:
         files = {}
         for role, triples in parts_of(dataset).items():
             if len(triples):

@@ -25,15 +25,15 @@ from newcomer.data.options import (
     LABELLED_COLUMNS,
     ReadOptions,
     columns_from_header,
+    label_of,
 )
 from newcomer.data.tables import NAME_TYPE, Labels, NamedTriples, TripleCollector
 from newcomer.errors import InputError, shown
 from newcomer.files import open_bytes, plain_suffix, read_ahead
 
-FIRST_BLOCK_BYTES, BLOCK_BYTES = 1 << 20, 1 << 24  # blocks grow: soon a first one, later few hash tables
+FIRST_BLOCK_BYTES, BLOCK_BYTES = 1 << 20, 1 << 23  # blocks grow: soon a first one, later few hash tables
 LINES_LOOKED_AT = 1000
 MAX_LINES_OF_RECORD = 1000  # a quote that is not closed by then was no opening quote
-LABEL_VALUES = {"1": 1, "+1": 1, "-1": 0, "0": 0}
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -182,7 +182,7 @@ def _joined(
 def _columns_by_count(path: Path, number: int, line: str, fields: Sequence[str], header: bool) -> tuple[str, ...]:
     if len(fields) == len(DEFAULT_COLUMNS):
         return DEFAULT_COLUMNS
-    if len(fields) == len(LABELLED_COLUMNS) and (header or fields[3].strip() in LABEL_VALUES):
+    if len(fields) == len(LABELLED_COLUMNS) and (header or label_of(fields[3]) is not None):
         return LABELLED_COLUMNS
     raise InputError(
         path,
@@ -241,7 +241,7 @@ class _Reader:
             block = block.replace(b"\r\n", b"\n")
             if b"\r" in block:
                 return False
-        if not block.strip(b"\n"):
+        if (block.startswith(b"\n") and block.count(b"\n") == len(block)) or not block:
             return True
         if b"\0" in block or block.startswith(UTF8_BOM):  # Arrow takes the one and swallows the other
             return False
@@ -283,11 +283,10 @@ def _parse_block(block: bytes, layout: _Format) -> tuple[list[pa.DictionaryArray
 
 
 def _labels_of(column: pa.DictionaryArray) -> Labels:
-    values = column.dictionary.to_pylist()
-    if unknown := [v for v in values if v.strip() not in LABEL_VALUES]:
-        raise pa.ArrowInvalid(f"label {unknown[0]}")
-    table = np.array([LABEL_VALUES[v.strip()] for v in values], dtype=np.int8)
-    labels: Labels = table[column.indices.to_numpy()]
+    values = [label_of(text) for text in column.dictionary.to_pylist()]
+    if None in values:
+        raise pa.ArrowInvalid("a label that is none")
+    labels: Labels = np.array(values, dtype=np.int8)[column.indices.to_numpy()]
     return labels
 
 
@@ -366,12 +365,12 @@ class _LineParser:
     def _label(self, fields: list[str], number: int) -> int:
         if not self.layout.labelled:
             return 1
-        text = fields[self._place["label"]].strip()
-        if text not in LABEL_VALUES:
-            raise InputError(
-                self.path, f"the label {shown(text)} is not 1, -1 or 0", number, "mend it" + self._or_skip()
-            )
-        return LABEL_VALUES[text]
+        text = fields[self._place["label"]]
+        label = label_of(text)
+        if label is None:
+            problem = f"the label {shown(text.strip())} is not 1, -1 or 0"
+            raise InputError(self.path, problem, number, "mend it" + self._or_skip())
+        return label
 
     def _or_skip(self) -> str:
         return ", or drop such lines with --on-bad-line skip"

@@ -42,6 +42,7 @@ class Description:
     triples: dict[str, int]
     duplicates: dict[str, int]
     self_loops: dict[str, int]
+    literals: dict[str, int]
     entities: int
     seen: int
     newcomers: int
@@ -73,6 +74,7 @@ def describe(loaded: LoadedDataset) -> Description:
         triples={role: len(triples) for role, triples in parts_of(dataset).items()},
         duplicates={role: part.duplicates for role, part in loaded.parts.items()},
         self_loops={role: part.self_loops for role, part in loaded.parts.items()},
+        literals={role: part.literals for role, part in loaded.parts.items()},
         entities=len(dataset.entities),
         seen=int(dataset.is_seen.sum()),
         newcomers=len(dataset.newcomers),

@@ -5,12 +5,14 @@ id, SHA-1 of ``blob <size>\\0<content>``, is the one the catalogue states. When 
 renamed to the destination in one step. A transfer that breaks leaves its part; the same command goes on from there.
 """
 
+import fcntl
 import hashlib
 import http.client
 import os
 import shutil
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -76,15 +78,39 @@ def _fetch_whole(entry: Entry, destination: Path, server: "_Server", force: bool
         _refuse_foreign_files(entry, destination)
     elif _is_there(entry, destination):
         return
-    staging = destination.with_name(f".{destination.name}.part")
-    staging.mkdir(parents=True, exist_ok=True)
-    try:
+    with _staging_of(destination) as staging:
         for source in entry.files:
             server.fetch(source, staging)
         _put_in_place(entry, staging, destination)
+
+
+@contextmanager
+def _staging_of(destination: Path) -> Iterator[Path]:
+    """The folder that files travel into, for one process at a time."""
+    staging = destination.with_name(f".{destination.name}.part")
+    staging.mkdir(parents=True, exist_ok=True)
+    # The folder itself is locked: a lock file in it would have to go before the folder can take its place.
+    descriptor = os.open(staging, os.O_RDONLY)
+    try:
+        _lock(descriptor, staging, destination)
+        try:
+            yield staging
+        finally:
+            with suppress(OSError):  # gone by now, or it holds parts to resume from; only an empty one is of no use
+                staging.rmdir()
     finally:
-        with suppress(OSError):  # gone by now, or it holds parts to resume from; only an empty one is of no use
-            staging.rmdir()
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, staging: Path, destination: Path) -> None:
+    busy = DownloadError(f"{destination}: another download of it is under way; wait until that has ended")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise busy from None
+    # Between opening and locking, the other one may have ended and moved the folder to its place.
+    if not staging.exists() or not os.path.samestat(os.fstat(descriptor), staging.stat()):
+        raise busy
 
 
 def find_damage(entry: Entry, folder: Path) -> str | None:
@@ -111,12 +137,17 @@ def blob_id(path: Path) -> str:
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
-    """Bars on the terminal, one a file, for as long as the context lasts."""
+    """Bars on standard error, one a file, for as long as the context lasts; silent where nobody watches."""
+    if not sys.stderr.isatty():
+        yield lambda source, done, total: None
+        return
+    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
 
     tasks: dict[SourceFile, TaskID] = {}
-    with Bars(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()) as bars:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
 
         def report(source: SourceFile, done: int, total: int | None) -> None:
             if source not in tasks:

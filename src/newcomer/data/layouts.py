@@ -53,7 +53,7 @@ def find_layout(folder: Path) -> Layout:
     if _matching(folder, _ILPC_NAMES["aux"]):
         return Layout("ilpc", _by_names(folder, _ILPC_NAMES))
     inductive = folder.absolute().parent / f"{folder.absolute().name}_ind"
-    if inductive.is_dir() and folder.is_dir():
+    if inductive.is_dir() and _matching(inductive, _ROLE_NAMES["train"]):
         return Layout("grail", _grail(folder, inductive))
     return Layout("plain", _by_names(folder, _ROLE_NAMES))
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from newcomer.data.options import ReadOptions
 from newcomer.data.tables import NamedTriples, TripleCollector
 from newcomer.errors import InputError, shown
-from newcomer.files import open_bytes
+from newcomer.files import read_lines
 from newcomer.graph import Ids
 
 
@@ -83,8 +83,8 @@ def read_names(path: Path) -> pa.Array:
 
 def _counted_lines(path: Path, options: ReadOptions) -> Iterator[tuple[int, str]]:
     """The lines after the count, which must be as many as it says."""
-    lines = _text(path).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    stated = lines[0].strip() if lines else ""
+    lines = read_lines(path)
+    stated = lines[0].strip()
     if not _is_number(stated):
         raise InputError(path, f"{shown(stated)} is not the number of lines", 1, "OpenKE files begin with it")
     body = [(number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
@@ -92,13 +92,3 @@ def _counted_lines(path: Path, options: ReadOptions) -> Iterator[tuple[int, str]
         problem = f"the first line says {stated} but {len(body)} lines follow"
         raise InputError(path, problem, 1, "the file may have been cut off; mend the count or copy it again")
     yield from body
-
-
-def _text(path: Path) -> str:
-    with open_bytes(path) as stream:
-        content = stream.read()
-    try:
-        return str(bytes(content).decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = bytes(content)[: error.start].count(b"\n") + 1
-        raise InputError(path, "is not UTF-8", line, "save it as UTF-8") from None

@@ -9,6 +9,8 @@ HEAD_NAMES = frozenset({"head", "subject", "source", "from", "src", "h", "s", "s
 RELATION_NAMES = frozenset({"relation", "predicate", "property", "rel", "pred", "edge", "r", "p", "relation_type"})
 TAIL_NAMES = frozenset({"tail", "object", "target", "to", "dst", "t", "o", "obj", "tail_entity"})
 LABEL_NAMES = frozenset({"label", "truth", "y"})
+# How a file may say that a triple is true or false, in lower case.
+LABEL_VALUES = {"1": 1, "+1": 1, "1.0": 1, "true": 1, "-1": 0, "0": 0, "-1.0": 0, "0.0": 0, "false": 0}
 COLUMN_ROLES = {"head": HEAD_NAMES, "relation": RELATION_NAMES, "tail": TAIL_NAMES, "label": LABEL_NAMES}
 
 IGNORED = "_"
@@ -70,6 +72,11 @@ def _check_columns(columns: Sequence[str]) -> None:
 def parse_delimiter(text: str) -> str:
     """A delimiter as a person types it: a character, or tab, comma, semicolon, pipe, space."""
     return _DELIMITER_WORDS.get(text.lower(), text)
+
+
+def label_of(text: str) -> int | None:
+    """1 (true) or 0 (false), or `None` where the text says neither."""
+    return LABEL_VALUES.get(text.strip().lower())
 
 
 def columns_from_header(names: Sequence[str]) -> tuple[str, ...] | None:

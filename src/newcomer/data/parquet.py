@@ -7,13 +7,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from newcomer.data.options import DEFAULT_COLUMNS, IGNORED, LABELLED_COLUMNS, ReadOptions, columns_from_header
+from newcomer.data.options import (
+    DEFAULT_COLUMNS,
+    IGNORED,
+    LABELLED_COLUMNS,
+    ReadOptions,
+    columns_from_header,
+    label_of,
+)
 from newcomer.data.tables import Labels, NamedTriples, TripleCollector
 from newcomer.errors import InputError, shown
 from newcomer.files import fresh_file, looking_at
 
 BATCH_ROWS = 1 << 20
-_TRUTH = {"1": 1, "-1": 0, "0": 0, "1.0": 1, "-1.0": 0, "0.0": 0, "true": 1, "false": 0}
+_NO_LABEL = -1
 
 
 def read_parquet(path: Path, options: ReadOptions) -> NamedTriples:
@@ -54,7 +61,8 @@ def _collect(
 ) -> None:
     columns = [_as_text(batch.column(titles[role])) for role in DEFAULT_COLUMNS]
     label_text = _as_text(batch.column(titles["label"])) if "label" in titles else None
-    good = _good_rows(columns, label_text)
+    labels = None if label_text is None else _labels(label_text)
+    good = _good_rows(columns, labels)
     for place in np.flatnonzero(~good):
         error = _complaint(collector.path, columns, label_text, int(place), row + int(place))
         if not options.skips:
@@ -63,8 +71,7 @@ def _collect(
     if not good.all():
         mask = pa.array(good)
         columns = [column.filter(mask) for column in columns]
-        label_text = label_text.filter(mask) if label_text is not None else None
-    labels = None if label_text is None else _labels(label_text)
+        labels = labels[good] if labels is not None else None
     collector.add_columns([column.dictionary_encode() for column in columns], labels)
 
 
@@ -76,13 +83,13 @@ def _as_text(column: pa.Array) -> pa.Array:
     return text
 
 
-def _good_rows(columns: list[pa.Array], label_text: pa.Array | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _good_rows(columns: list[pa.Array], labels: Labels | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     good = np.ones(len(columns[0]), dtype=bool)
     for column in columns:
         good &= pc.not_equal(column, "").fill_null(False).to_numpy(zero_copy_only=False)
         good &= ~pc.match_substring(column, "\0").fill_null(True).to_numpy(zero_copy_only=False)
-    if label_text is not None:
-        good &= pc.is_in(label_text, value_set=pa.array(list(_TRUTH))).to_numpy(zero_copy_only=False)
+    if labels is not None:
+        good &= labels != _NO_LABEL
     return good
 
 
@@ -100,9 +107,11 @@ def _complaint(path: Path, columns: list[pa.Array], label: pa.Array | None, plac
 
 
 def _labels(label_text: pa.Array) -> Labels:
+    """1 or 0 for each row, -1 where it says neither."""
     encoded = label_text.dictionary_encode()
-    table = np.array([_TRUTH[value] for value in encoded.dictionary.to_pylist()], dtype=np.int8)
-    labels: Labels = table[encoded.indices.to_numpy()]
+    found = [label_of(text) for text in encoded.dictionary.to_pylist()] + [None]
+    table = np.array([_NO_LABEL if label is None else label for label in found], dtype=np.int8)
+    labels: Labels = table[encoded.indices.fill_null(len(found) - 1).to_numpy(zero_copy_only=False)]
     return labels
 
 

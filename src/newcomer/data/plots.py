@@ -47,10 +47,11 @@ def plot_description(dataset: InductiveDataset, path: Path) -> None:
 
 
 def _degrees(axes: Any, degrees: Ids, label: str, colour: str) -> None:
+    """How many entities have at least so many facts; between two degrees it is as many as at the higher one."""
     if len(degrees):
         values, counts = np.unique(degrees, return_counts=True)
         at_least = counts[::-1].cumsum()[::-1]
-        axes.step(values, at_least, where="post", label=f"{label} ({len(degrees):,})", color=colour)
+        axes.step(values, at_least, where="pre", label=f"{label} ({len(degrees):,})", color=colour)
 
 
 def _relations(axes: Any, counts: Ids) -> None:

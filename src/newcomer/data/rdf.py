@@ -1,6 +1,7 @@
 """N-Triples, N-Quads, Turtle and TriG through pyoxigraph (extra ``rdf``).
 
-An IRI's name is the IRI, a blank node's is ``_:label``. Literals are values, not entities: they are left out and
+An IRI's name is the IRI, a blank node's is ``_:label``; those without a label (``[ ... ]`` and lists in Turtle) are
+called ``_:anon1``, ``_:anon2`` and so on as they turn up. Literals are values, not entities: they are left out and
 counted unless asked for. Names that are no IRIs are written as ``urn:newcomer:`` plus the percent-encoded name and read
 back as they were, so that every graph survives the round trip.
 """
@@ -8,6 +9,7 @@ back as they were, so that every graph survives the round trip.
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -24,6 +26,10 @@ LINE_FORMATS = (".nt", ".nq")
 PREFIX = "urn:newcomer:"
 _WEB_IRI = re.compile(r"(https?|urn|tag|ftp):\S+", re.IGNORECASE)
 _PLACE = re.compile(r"^Parser error at [^:]*: ")
+# What the parser calls a node without a label (a random number), and labels in a file that look like that or like ours.
+_RANDOM = re.compile(r"_:([a-f][0-9a-f]{19,31})(?![\w.-])")
+_LABELS = re.compile(rb"_:([a-f][0-9a-f]{19,31}|anon[0-9]+)")
+_LONGEST_LABEL = 64
 WRITTEN_AT_ONCE = 1 << 16
 
 
@@ -35,18 +41,62 @@ def _pyoxigraph() -> Any:
     return pyoxigraph
 
 
-def read_rdf(path: Path, options: ReadOptions) -> NamedTriples:
-    """Read an RDF file; the graph names of quads are ignored."""
+def read_rdf(path: Path, options: ReadOptions, anonymous: int = 0) -> NamedTriples:
+    """Read an RDF file; graph names of quads are ignored, nodes without a label are counted on from ``anonymous``."""
     in_lines = plain_suffix(path) in LINE_FORMATS
+    naming = _Naming(frozenset() if in_lines else _labels(path), anonymous, renames=not in_lines)
     try:
-        return _read(path, options, line_by_line=in_lines and options.skips)
+        return _read(path, options, naming, line_by_line=in_lines and options.skips)
     except SyntaxError as error:
         if in_lines:  # slower, but it knows which line is to blame
-            return _read(path, options, line_by_line=True)
+            return _read(path, options, naming, line_by_line=True)
         raise InputError(path, _problem(error), error.lineno, "mend it") from None
 
 
-def _read(path: Path, options: ReadOptions, line_by_line: bool) -> NamedTriples:
+def _labels(path: Path) -> frozenset[str]:
+    """Labels in a file that could be mistaken for a name the parser made up, or that we would give."""
+    found: set[bytes] = set()
+    carry = b""
+    with open_bytes(path) as content:
+        while chunk := content.read(1 << 20):
+            text = carry + bytes(chunk)
+            found.update(_LABELS.findall(text))
+            carry = text[-_LONGEST_LABEL:]
+    return frozenset(label.decode("ascii") for label in found)
+
+
+class _Naming:
+    """Names of terms: the same for the same file, whatever the parser made up for nodes without a label."""
+
+    def __init__(self, labels: frozenset[str], anonymous: int, renames: bool) -> None:
+        self._labels, self._renames = labels, renames
+        self._given: dict[str, str] = {}
+        self._numbers = (n for n in count(anonymous + 1) if f"anon{n}" not in labels)
+        self._before, self._last = anonymous, anonymous
+
+    @property
+    def anonymous(self) -> int:
+        """How many numbers are used up."""
+        return self._last - self._before
+
+    def name(self, library: Any, term: Any) -> str:
+        if isinstance(term, library.NamedNode):
+            iri: str = term.value
+            return _plain_name(iri) if iri.startswith(PREFIX) else iri
+        text = str(term)
+        return _RANDOM.sub(self._renamed, text) if self._renames else text
+
+    def _renamed(self, found: re.Match[str]) -> str:
+        label = found[1]
+        if label in self._labels:
+            return found[0]
+        if label not in self._given:
+            self._last = next(self._numbers)
+            self._given[label] = f"_:anon{self._last}"
+        return self._given[label]
+
+
+def _read(path: Path, options: ReadOptions, naming: _Naming, line_by_line: bool) -> NamedTriples:
     library = _pyoxigraph()
     rdf_format = getattr(library.RdfFormat, FORMATS[plain_suffix(path)])
     collector = TripleCollector(path)
@@ -54,7 +104,8 @@ def _read(path: Path, options: ReadOptions, line_by_line: bool) -> NamedTriples:
         stream = _WithoutMark(content)
         whole = library.parse(stream, format=rdf_format, base_iri="file:///") if not line_by_line else None
         for statement in whole or _by_line(library, stream, rdf_format, options, collector):
-            _collect(library, statement, options, collector)
+            _collect(library, statement, options, naming, collector)
+    collector.report.anonymous = naming.anonymous
     return collector.finish()
 
 
@@ -104,12 +155,12 @@ def _rows(line: bytes) -> list[bytes]:
     return line.removesuffix(b"\r").split(b"\r")
 
 
-def _collect(library: Any, statement: Any, options: ReadOptions, collector: TripleCollector) -> None:
+def _collect(library: Any, statement: Any, options: ReadOptions, naming: _Naming, collector: TripleCollector) -> None:
     tail = statement.object
     if isinstance(tail, library.Literal) and options.literals == "skip":
         collector.report.literals += 1
         return
-    head, relation, tail = (_name(library, term) for term in (statement.subject, statement.predicate, tail))
+    head, relation, tail = (naming.name(library, term) for term in (statement.subject, statement.predicate, tail))
     if not (head and relation and tail) or "\0" in head + relation + tail:
         problem = f"an empty name or a NUL byte in {shown(str(statement))}"
         error = InputError(collector.path, problem, hint="mend the name")
@@ -118,13 +169,6 @@ def _collect(library: Any, statement: Any, options: ReadOptions, collector: Trip
         collector.report.skip(error)
         return
     collector.add_row(head, relation, tail)
-
-
-def _name(library: Any, term: Any) -> str:
-    if isinstance(term, library.NamedNode):
-        iri: str = term.value
-        return _plain_name(iri) if iri.startswith(PREFIX) else iri
-    return str(term)
 
 
 def _plain_name(iri: str) -> str:

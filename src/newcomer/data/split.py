@@ -104,13 +104,13 @@ def _used(triples: TripleArray, num_entities: int) -> Mask:
 
 
 def hold_out(dataset: InductiveDataset, seed: int) -> InductiveDataset:
-    """A graph without a test file: 10 % of its triples become test and 5 % valid, by seed."""
+    """A graph without a test file: 10 % of its triples (at least one) become test and 5 % valid, by seed."""
     triples = dataset.observed.triples
-    rng = np.random.default_rng([seed, 1])
-    draw = rng.random(len(triples))
-    is_test, is_valid = draw < HOLDOUT_TEST, (draw >= HOLDOUT_TEST) & (draw < HOLDOUT_TEST + HOLDOUT_VALID)
-    if not is_test.any() or (is_test | is_valid).all():
+    tests, valids = max(1, round(HOLDOUT_TEST * len(triples))), round(HOLDOUT_VALID * len(triples))
+    if tests + valids >= len(triples):
         raise DatasetError(f"{dataset.name} has no test triples and only {len(triples):,} to draw them from; add some")
-    valid = concatenate([triples.take(is_valid), dataset.valid.positives])
-    observed = Graph.build(dataset.entities, dataset.relations, triples.take(~(is_test | is_valid)))
-    return InductiveDataset(dataset.name, observed, dataset.auxiliary, valid, triples.take(is_test))
+    order = np.random.default_rng([seed, 1]).permutation(len(triples))
+    test, held, rest = (triples.take(np.sort(part)) for part in np.split(order, [tests, tests + valids]))
+    valid = concatenate([held, dataset.valid.positives])
+    observed = Graph.build(dataset.entities, dataset.relations, rest)
+    return InductiveDataset(dataset.name, observed, dataset.auxiliary, valid, test)

@@ -32,6 +32,7 @@ class ReadReport:
     rows: int = 0
     skipped: int = 0
     literals: int = 0
+    anonymous: int = 0  # nodes without a name, numbered as they turn up
     bad_lines: list[str] = field(default_factory=list)
 
     def skip(self, error: InputError) -> None:
@@ -63,14 +64,17 @@ class _Numbering:
 
     AT_LEAST = 1 << 18
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int = 1) -> None:
         self.names: pa.Array = pa.array([], type=pa.string())
         self._waiting: list[pa.DictionaryArray] = []
+        self._columns: list[int] = []
         self._names_waiting = 0
-        self._done: list[Ids] = []
+        self._done: list[list[Ids]] = [[] for _ in range(columns)]
 
-    def add(self, chunk: pa.DictionaryArray) -> None:
+    def add(self, chunk: pa.DictionaryArray, column: int = 0) -> None:
+        """Take a chunk of names that belongs to one of the columns."""
         self._waiting.append(chunk)
+        self._columns.append(column)
         self._names_waiting += len(chunk.dictionary)
         if self._names_waiting > max(self.AT_LEAST, len(self.names)):
             self._number()
@@ -79,14 +83,15 @@ class _Numbering:
         known = pa.DictionaryArray.from_arrays(pa.array([], type=pa.int32()), self.names)
         unified = pa.chunked_array([known, *self._waiting], type=NAME_TYPE).unify_dictionaries()
         self.names = unified.chunk(0).dictionary
-        self._done += [chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks[1:]]
-        self._waiting, self._names_waiting = [], 0
+        for column, chunk in zip(self._columns, unified.chunks[1:], strict=True):
+            self._done[column].append(chunk.indices.to_numpy(zero_copy_only=False))
+        self._waiting, self._columns, self._names_waiting = [], [], 0
 
-    def finish(self) -> list[Ids]:
-        """The ids of all chunks in the order they came."""
+    def finish(self, column: int = 0) -> Ids:
+        """The ids of one column in the order they came; its chunks are let go."""
         self._number()
-        done, self._done = self._done, []
-        return done
+        chunks, self._done[column] = self._done[column], []
+        return np.concatenate(chunks).astype(np.int32, copy=False) if chunks else np.empty(0, dtype=np.int32)
 
 
 class TripleCollector:
@@ -98,7 +103,7 @@ class TripleCollector:
         self.path = path
         self.report = ReadReport()
         self._labelled = labelled
-        self._entities, self._relations = _Numbering(), _Numbering()
+        self._entities, self._relations = _Numbering(columns=2), _Numbering()
         self._labels: list[Labels] = []
         self._rows: tuple[list[str], ...] = ([], [], [])
         self._row_labels: list[int] = []
@@ -115,8 +120,8 @@ class TripleCollector:
         """Many triples at once: three dictionary-encoded columns of equal length."""
         self._flush()
         heads, relations, tails = columns
-        self._entities.add(heads)
-        self._entities.add(tails)
+        self._entities.add(heads, column=0)
+        self._entities.add(tails, column=1)
         self._relations.add(relations)
         if labels is not None:
             self._labels.append(labels)
@@ -139,14 +144,9 @@ class TripleCollector:
             )
             raise InputError(self.path, problem, hint="give a file with at least one head, relation and tail")
         labels = np.concatenate(self._labels) if self._labelled else None
-        ends = self._entities.finish()
-        heads, tails = _joined(ends[0::2]), _joined(ends[1::2])
-        triples = TripleArray(heads, _joined(self._relations.finish()), tails, labels)
+        heads, tails = self._entities.finish(column=0), self._entities.finish(column=1)
+        triples = TripleArray(heads, self._relations.finish(), tails, labels)
         return NamedTriples(self._entities.names, self._relations.names, triples, self.report)
-
-
-def _joined(chunks: list[Ids]) -> Ids:
-    return np.concatenate(chunks).astype(np.int32, copy=False) if chunks else np.empty(0, dtype=np.int32)
 
 
 def encode(parts: Sequence[NamedTriples]) -> tuple[pa.Array, pa.Array, list[TripleArray]]:
@@ -164,10 +164,10 @@ def encode(parts: Sequence[NamedTriples]) -> tuple[pa.Array, pa.Array, list[Trip
 
 def _unify(vocabularies: Sequence[pa.Array]) -> tuple[pa.Array, list[Ids]]:
     """One list of names for several, and for each of them the new ids."""
-    numbering = _Numbering()
-    for names in vocabularies:
-        numbering.add(pa.DictionaryArray.from_arrays(pa.array(np.arange(len(names), dtype=np.int32)), names))
-    ids = numbering.finish()
+    numbering = _Numbering(columns=len(vocabularies))
+    for column, names in enumerate(vocabularies):
+        numbering.add(pa.DictionaryArray.from_arrays(pa.array(np.arange(len(names), dtype=np.int32)), names), column)
+    ids = [numbering.finish(column) for column in range(len(vocabularies))]
     return numbering.names, ids
 
 

@@ -12,34 +12,35 @@ from newcomer.data.parquet import read_parquet, write_parquet
 from newcomer.data.rdf import FORMATS as RDF_FORMATS
 from newcomer.data.rdf import read_rdf, write_ntriples
 from newcomer.data.tables import Labels, NamedTriples
-from newcomer.errors import InputError, OptionError, unknown_name
-from newcomer.files import create_bytes, looking_at, plain_suffix
+from newcomer.errors import OptionError, unknown_name
+from newcomer.files import create_bytes, must_be_file, plain_suffix
 from newcomer.graph import TripleArray, Vocabulary
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TEXT_SUFFIXES = (".txt", ".tsv", ".csv", ".tab", ".data", "")
+WRITTEN_SUFFIXES = (*PARQUET_SUFFIXES, ".nt", ".tsv", ".csv", ".txt")
 WRITE_FORMATS = ("tsv", "tsv.gz", "tsv.zst", "parquet", "nt", "nt.gz")
 WRITTEN_AT_ONCE = 1 << 18
 
 
-def read_triples(path: Path, options: ReadOptions | None = None) -> NamedTriples:
-    """Read triples by name from TSV, CSV, Parquet or RDF, plain or compressed."""
+def read_triples(path: Path, options: ReadOptions | None = None, anonymous: int = 0) -> NamedTriples:
+    """Read triples by name from TSV, CSV, Parquet or RDF, plain or compressed.
+
+    ``anonymous`` is how many nodes without a name the files read before this one had.
+    """
     options = options or ReadOptions()
-    with looking_at(path):
-        if path.is_dir():
-            raise InputError(path, "is a folder where a file is expected", hint="name a file in it")
-        if not path.exists():
-            raise InputError(path, "does not exist", hint="check the path")
+    must_be_file(path)
     suffix = plain_suffix(path)
     if suffix in PARQUET_SUFFIXES:
         return read_parquet(path, options)
     if suffix in RDF_FORMATS:
-        return read_rdf(path, options)
+        return read_rdf(path, options, anonymous)
     return read_delimited(path, options)
 
 
 def write_triples(path: Path, entities: Vocabulary, relations: Vocabulary, triples: TripleArray) -> None:
     """Write triples by name; ``path`` ends in .tsv, .csv, .parquet or .nt, the text formats also in .gz or .zst."""
+    check_written_format(path)
     suffix = plain_suffix(path)
     if suffix in PARQUET_SUFFIXES:
         write_parquet(path, _columns(entities, relations, triples), triples.labels)
@@ -47,9 +48,14 @@ def write_triples(path: Path, entities: Vocabulary, relations: Vocabulary, tripl
         if triples.labels is not None and (triples.labels <= 0).any():
             raise OptionError(f"{path}: N-Triples cannot say that a triple is false; write labelled triples as tsv")
         write_ntriples(path, *_columns(entities, relations, triples))
-    elif suffix in (".tsv", ".csv", ".txt"):
-        _write_text(path, entities, relations, triples, "," if suffix == ".csv" else "\t")
     else:
+        _write_text(path, entities, relations, triples, "," if suffix == ".csv" else "\t")
+
+
+def check_written_format(path: Path) -> None:
+    """Whether the ending names a format that can be written: worth asking before the work is done."""
+    suffix = plain_suffix(path)
+    if suffix not in WRITTEN_SUFFIXES:
         raise unknown_name("format to write", suffix.lstrip(".") or path.name, WRITE_FORMATS)
 
 

@@ -31,9 +31,10 @@ import numpy.typing as npt
 
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, Ids, Mask, Offsets
-from newcomer.rules.constants import require, thread_count
+from newcomer.rules.compiled import compiled, lower_bound
 from newcomer.rules.horn import Progress, tail_side
-from newcomer.rules.horn_index import MiningIndex, build_index, compiled, lower_bound
+from newcomer.rules.horn_index import MiningIndex, build_index
+from newcomer.rules.limits import require, thread_count
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
 ROUND = 1 << 18  # samples between two looks at the clock

@@ -20,7 +20,6 @@ rules as are kept are held, and what one portion for each thread adds; a portion
 head atoms of one relation, whichever is more.
 """
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -30,10 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.errors import OptionError, shown
 from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets
+from newcomer.rules.compiled import compiled
 from newcomer.rules.horn import MiningResult, Progress
-from newcomer.rules.horn_index import compiled
+from newcomer.rules.limits import require, thread_count
 from newcomer.rules.rule import ABOUT_ONE_VARIABLE, NONE, Kind, RuleSet
 
 PORTIONS = 64
@@ -65,20 +64,6 @@ class ConstantLimits:
             require(value is None or value >= 1, name, value, "an integer from 1, or None for no limit")
         wrong = [kind for kind in self.kinds if kind not in ABOUT_ONE_VARIABLE]
         require(bool(self.kinds) and not wrong, "kinds", wrong or self.kinds, "CONSTANT, EXISTS or both")
-
-
-def require(condition: bool, name: str, value: object, wanted: str) -> None:
-    """Raise OptionError for a value that is not what is wanted."""
-    if not condition:
-        raise OptionError(f"{name} is {shown(value)}, but must be {wanted}")
-
-
-def thread_count(threads: int | None) -> int:
-    """The number of threads asked for; the cores there are, if none is."""
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    require(threads >= 1, "threads", threads, "an integer from 1")
-    return threads
 
 
 def mine_constants(

@@ -7,9 +7,9 @@ is never drawn: a walk that comes back says nothing new.
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from newcomer.graph import Ids, Offsets
+from newcomer.rules.compiled import compiled, lower_bound
 from newcomer.rules.index import OrientedRules, Surroundings
 
 ONE, TWO, BOTH, THREE, CONSTANT, EXISTS = 1, 2, 3, 4, 5, 6  # as Kind; compiled code takes plain numbers
@@ -18,36 +18,24 @@ COLUMNS = 5  # rule, relation concluded, other end, first middle node, second mi
 NOBODY = -1
 
 
-@njit(cache=True, nogil=True)
-def lower(values: Ids, low: int, high: int, wanted: int) -> int:
-    """The first place in sorted ``values[low:high]`` that is not below ``wanted``."""
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True, nogil=True)
+@compiled
 def row_of(world: Surroundings, entity: int, relation: int) -> tuple[int, int]:
     """Where the tails of (entity, relation) stand."""
     start, end = world.offsets[entity], world.offsets[entity + 1]
-    low = lower(world.relations, start, end, relation)
-    return low, lower(world.relations, low, end, relation + 1)
+    low = lower_bound(world.relations, start, end, relation)
+    return low, lower_bound(world.relations, low, end, relation + 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def holds(relations: Ids, tails: Ids, relation: int, tail: int) -> bool:
     """Whether an entity's sorted facts hold (relation, tail)."""
-    low = lower(relations, 0, len(relations), relation)
-    high = lower(relations, low, len(relations), relation + 1)
-    place = lower(tails, low, high, tail)
+    low = lower_bound(relations, 0, len(relations), relation)
+    high = lower_bound(relations, low, len(relations), relation + 1)
+    place = lower_bound(tails, low, high, tail)
     return place < high and tails[place] == tail
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _emit(found: Ids, count: int, rule: int, head: int, end: int, first: int, second: int) -> Ids:
     """Write a conclusion; the table doubles when it is full."""
     if count == len(found):
@@ -59,7 +47,7 @@ def _emit(found: Ids, count: int, rule: int, head: int, end: int, first: int, se
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def ground_entity(
     entity: int,
     relations: Ids,
@@ -104,7 +92,7 @@ def ground_entity(
         first, last = offsets[key + CONSTANT], offsets[key + CONSTANT + 1]
         if first < last:
             for j in range(at, end):
-                i = lower(rules.body_constant, first, last, tails[j])
+                i = lower_bound(rules.body_constant, first, last, tails[j])
                 while i < last and rules.body_constant[i] == tails[j]:
                     conclusion, head = rules.head_constant[i], rules.head[i]
                     if conclusion != entity and not holds(relations, tails, head, conclusion):
@@ -120,7 +108,7 @@ def ground_entity(
     return _named_in_heads(entity, relations, tails, world, about, found, count)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _two(
     entity: int,
     relations: Ids,
@@ -154,7 +142,7 @@ def _two(
     return found, count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _three(
     entity: int,
     relations: Ids,
@@ -187,13 +175,13 @@ def _three(
     return found, count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _named_in_heads(
     entity: int, relations: Ids, tails: Ids, world: Surroundings, about: OrientedRules, found: Ids, count: int
 ) -> Ids:
     """Rules whose head names the entity as its constant: everyone their body holds for is a conclusion."""
     half = (len(world.start_offsets) - 1) // 2
-    i = lower(about.head_constant, 0, len(about.row), entity)
+    i = lower_bound(about.head_constant, 0, len(about.row), entity)
     while i < len(about.row) and about.head_constant[i] == entity:
         head = (about.head[i] + half) % (2 * half)
         anchored = about.kind[i] == CONSTANT
@@ -212,7 +200,7 @@ def _named_in_heads(
     return found[:count]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def candidate_rules(
     entity: int,
     relation: int,
@@ -229,25 +217,25 @@ def candidate_rules(
     count = 0
     half = (len(walk_offsets) - 1) // 2
     for i in range(walk_offsets[relation], walk_offsets[relation + 1]):
-        low = lower(relations, 0, len(relations), walks.body1[i])
+        low = lower_bound(relations, 0, len(relations), walks.body1[i])
         if low < len(relations) and relations[low] == walks.body1[i]:
             chosen, count = _choose(chosen, count, i)
     walk_count = count
     low, high = edge_offsets[relation], edge_offsets[relation + 1]
     for j in range(len(relations)):
-        begin = lower(by_edge.body1, low, high, relations[j])
-        stop = lower(by_edge.body1, begin, high, relations[j] + 1)
+        begin = lower_bound(by_edge.body1, low, high, relations[j])
+        stop = lower_bound(by_edge.body1, begin, high, relations[j] + 1)
         if j == 0 or relations[j] != relations[j - 1]:
             i = begin
             while i < stop and by_edge.body_constant[i] == NOBODY:
                 chosen, count = _choose(chosen, count, i)
                 i += 1
-        i = lower(by_edge.body_constant, begin, stop, tails[j])
+        i = lower_bound(by_edge.body_constant, begin, stop, tails[j])
         while i < stop and by_edge.body_constant[i] == tails[j]:
             chosen, count = _choose(chosen, count, i)
             i += 1
     edge_count = count - walk_count
-    i = lower(about.head_constant, 0, len(about.row), entity)
+    i = lower_bound(about.head_constant, 0, len(about.row), entity)
     while i < len(about.row) and about.head_constant[i] == entity:
         if (about.head[i] + half) % (2 * half) == relation:
             chosen, count = _choose(chosen, count, i)
@@ -255,7 +243,7 @@ def candidate_rules(
     return chosen[:count], walk_count, edge_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _choose(chosen: npt.NDArray[np.int64], count: int, place: int) -> tuple[npt.NDArray[np.int64], int]:
     if count == len(chosen):
         grown = np.empty(2 * len(chosen), dtype=np.int64)

@@ -19,7 +19,6 @@ rules with one of its atoms, which is what `improving` asks.
 """
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -29,11 +28,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from newcomer.errors import OptionError, shown
 from newcomer.graph import Graph, Ids, Mask, Offsets
 from newcomer.rules.horn_index import HeadFigures, MiningIndex, build_index, head_figures
 from newcomer.rules.horn_plan import BodyCounter, BodyPlan, Candidates
 from newcomer.rules.horn_support import chain_support, link_support
+from newcomer.rules.limits import require, thread_count
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
 Progress = Callable[[int, int], None]
@@ -68,19 +67,14 @@ class MiningLimits:
 
     def __post_init__(self) -> None:
         for name in ("min_support", "min_head_size"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), "an integer from 1")
+            require(getattr(self, name) >= 1, name, getattr(self, name), "an integer from 1")
         for name in ("min_head_coverage", "min_confidence", "min_pca"):
-            _require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "a number from 0 to 1")
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "a number from 0 to 1")
         for name in ("max_rules", "memory_limit", "time_limit"):
             value = getattr(self, name)
-            _require(value is None or value > 0, name, value, "a number above 0, or None for no limit")
+            require(value is None or value > 0, name, value, "a number above 0, or None for no limit")
         wrong = [kind for kind in self.kinds if kind not in MINED_KINDS]
-        _require(bool(self.kinds) and not wrong, "kinds", wrong or self.kinds, "some of ONE, TWO and BOTH")
-
-
-def _require(condition: bool, name: str, value: object, wanted: str) -> None:
-    if not condition:
-        raise OptionError(f"{name} is {shown(value)}, but must be {wanted}")
+        require(bool(self.kinds) and not wrong, "kinds", wrong or self.kinds, "some of ONE, TWO and BOTH")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +100,7 @@ def mine(
     """
     started = time.monotonic()
     limits = limits or MiningLimits()
-    workers = _Workers(_thread_count(threads), _deadline(started, limits))
+    workers = _Workers(thread_count(threads), _deadline(started, limits))
     miner = _Miner(graph, limits, workers)
     considered = miner.figures.sizes >= limits.min_head_size
     report = _Report(progress, 2 * int(considered.sum()))
@@ -122,13 +116,6 @@ def mine(
         pass
     rules = parts[0] if len(parts) == 1 else concatenate_rules(parts, graph.num_relations)
     return MiningResult(rules, np.flatnonzero(done).astype(np.int32), time.monotonic() - started)
-
-
-def _thread_count(threads: int | None) -> int:
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    _require(threads >= 1, "threads", threads, "an integer from 1")
-    return threads
 
 
 def _deadline(started: float, limits: MiningLimits) -> float:

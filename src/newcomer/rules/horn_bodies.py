@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.graph import Ids, Offsets
-from newcomer.rules.horn_index import MiningIndex, compiled, lower_bound
+from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.rules.horn_index import MiningIndex
 
 
 class Portion(NamedTuple):

@@ -3,22 +3,15 @@
 Everything is a flat integer array, so that compiled code can walk it. ``offset[i]:offset[i + 1]`` is always row ``i``.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Graph, Ids, Mask, Offsets
+from newcomer.rules.compiled import compiled
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Array = npt.NDArray[Any]
-
-
-def compiled(function: Function) -> Function:
-    """Compile on first use, keep the machine code on disk, let other threads run meanwhile."""
-    return cast(Function, numba.njit(nogil=True, cache=True)(function))
 
 
 class MiningIndex(NamedTuple):
@@ -129,15 +122,3 @@ def _links(offsets: Offsets, relations: Ids, tails: Ids) -> tuple[Offsets, Ids, 
     link_offsets[entities] = link
     link_starts[link] = len(tails)
     return link_offsets, link_entities[:link].copy(), link_starts[: link + 1].copy(), link_relations
-
-
-@compiled
-def lower_bound(links: Ids, low: int, high: int, wanted: int) -> int:
-    """The first place in ``links[low:high]`` that is not below ``wanted``, or ``high``."""
-    while low < high:
-        middle = (low + high) // 2
-        if links[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -8,7 +8,8 @@ chain and 1 + 2R + b2 for an intersection; atoms are oriented relations.
 import numpy as np
 
 from newcomer.graph import Ids, Offsets
-from newcomer.rules.horn_index import MiningIndex, compiled, lower_bound
+from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.rules.horn_index import MiningIndex
 
 FREE = -1
 Table = tuple[Offsets, Ids, Ids]  # body codes, the last triple that counted each, counts

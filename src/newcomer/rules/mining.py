@@ -1,11 +1,11 @@
 """All kinds of rules by one plan: exact Horn rules, rules with constants, chains of three atoms by sampling."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from newcomer.errors import OptionError
+from newcomer.errors import OptionError, shown
 from newcomer.graph import Graph
 from newcomer.rules.chains import ChainLimits, mine_chains
 from newcomer.rules.constants import ConstantLimits, mine_constants
@@ -38,7 +38,11 @@ class MiningPlan:
     def __post_init__(self) -> None:
         if not self.kinds:
             raise OptionError("no kind of rule is asked for; give at least one")
-        self.horn_limits(self.time_limit)
+        if wrong := [kind for kind in self.kinds if kind not in tuple(Kind)]:
+            raise OptionError(f"{shown(wrong[0])} is no kind of rule; give some of {', '.join(k.name for k in Kind)}")
+        # The limits of the miners know what is allowed, whichever of them will be asked.
+        replace(self.horn_limits(self.time_limit), max_rules=self.max_rules)
+        ChainLimits(samples=self.samples)
 
     def chosen(self, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
         """Those of ``kinds`` that the plan asks for."""
@@ -77,8 +81,8 @@ def mine_rules(
         parts.append(_with_constants(graph, plan, about, threads, progress))
     if Kind.THREE in plan.kinds:
         parts.append(_chains(graph, plan, started, seed, threads, progress))
-    rules = _kept(concatenate_rules(parts, graph.num_relations), plan)
-    return MiningResult(rules.sorted(), complete, time.monotonic() - started)
+    rules = _kept(concatenate_rules(parts, graph.num_relations), plan, graph)
+    return MiningResult(rules, complete, time.monotonic() - started)
 
 
 def _with_constants(
@@ -105,9 +109,10 @@ def _chains(
     return mine_chains(graph, limits, seed, threads, progress).rules
 
 
-def _kept(rules: RuleSet, plan: MiningPlan) -> RuleSet:
+def _kept(rules: RuleSet, plan: MiningPlan, graph: Graph) -> RuleSet:
     """The rules that pass every limit, at most ``max_rules`` of them: best by PCA confidence, then support."""
-    rules = rules.where(np.flatnonzero(rules.pca_confidence >= plan.min_pca)).sorted()
+    large = graph.relation_counts[rules.heads % max(graph.num_relations, 1)] >= plan.min_head_size
+    rules = rules.where(large & (rules.pca_confidence >= plan.min_pca)).sorted()
     if plan.max_rules is None or len(rules) <= plan.max_rules:
         return rules
     best = np.lexsort((np.arange(len(rules)), -rules.support, -rules.pca_confidence))

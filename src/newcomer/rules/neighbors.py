@@ -54,7 +54,13 @@ class NeighborLimits:
 
     def chosen(self, rules: RuleSet) -> npt.NDArray[np.intp]:
         """The rows of the rules that may conclude; a figure that a rule file did not give passes."""
-        strong = strength_of(rules, self.measure) >= self.min_confidence
+        strength = strength_of(rules, self.measure)
+        if len(rules) and np.isnan(strength).all():
+            other = next(name for name in ("standard", "pca") if name != self.measure)
+            raise OptionError(
+                f"the rules do not state their {self.measure} confidence; use the measure {other!r} instead"
+            )
+        strong = strength >= self.min_confidence
         supported = (rules.support >= self.min_support) | (rules.support == UNCOUNTED)
         sized = (rules.head_size >= self.min_head_size) | (rules.head_size == UNCOUNTED)
         return np.flatnonzero(strong & supported & sized)

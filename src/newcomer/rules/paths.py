@@ -13,7 +13,6 @@ A walk draws its length and its way out freely; on the way back it takes only ed
 where there is none. Results depend on the graph, the seed and the entity's id, not on threads or on who else is asked.
 """
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.errors import OptionError, shown
+from newcomer.errors import OptionError
 from newcomer.graph import Adjacency, Ids, Mask, Offsets, Vocabulary, read_only
+from newcomer.rules.limits import require, thread_count
 from newcomer.rules.paths_walks import (
     MAX_ARM,
     NONE,
@@ -57,25 +57,20 @@ class PathLimits:
     exact_short: bool = False
 
     def __post_init__(self) -> None:
-        _require(self.walks >= 1, "walks", self.walks, "an integer from 1")
+        require(self.walks >= 1, "walks", self.walks, "an integer from 1")
         known = bool(self.lengths) and set(self.lengths) <= {2, 4, 6} and len(set(self.lengths)) == len(self.lengths)
-        _require(known, "lengths", self.lengths, "one or more of 2, 4 and 6, each once")
-        _require(self.min_pairs >= 1, "min_pairs", self.min_pairs, "an integer from 1")
-        _require(0 < self.min_confidence <= 1, "min_confidence", self.min_confidence, "above 0 and at most 1")
+        require(known, "lengths", self.lengths, "one or more of 2, 4 and 6, each once")
+        require(self.min_pairs >= 1, "min_pairs", self.min_pairs, "an integer from 1")
+        require(0 < self.min_confidence <= 1, "min_confidence", self.min_confidence, "above 0 and at most 1")
         for name in ("max_rules_per_entity", "max_triples_per_entity"):
             cap = getattr(self, name)
-            _require(cap is None or cap >= 1, name, cap, "an integer from 1, or None for no cap")
+            require(cap is None or cap >= 1, name, cap, "an integer from 1, or None for no cap")
 
     @property
     def walked_arms(self) -> Ids:
         """Half of each length that is found by walking."""
         lengths = sorted(n for n in self.lengths if n > 2 or not self.exact_short)
         return np.array(lengths, dtype=np.int32) // 2
-
-
-def _require(holds: bool, name: str, value: object, allowed: str) -> None:
-    if not holds:
-        raise OptionError(f"{name} is {shown(value)}; give {allowed}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +209,7 @@ def virtual_edges(
     def infer(part: Ids) -> list[_Inferred]:
         return [_infer(graph, int(entity), limits, seed) for entity in part]
 
-    workers = min(_thread_count(threads), len(slices))
+    workers = min(thread_count(threads), len(slices))
     if workers <= 1:
         found = [infer(part) for part in slices]
     else:
@@ -256,14 +251,7 @@ def _asked(entities: Ids | Sequence[int], size: int) -> Ids:
 
 
 def _check_seed(seed: int) -> None:
-    _require(0 <= seed <= MAX_SEED, "seed", seed, "an integer from 0 to 2**63 - 1")
-
-
-def _thread_count(threads: int | None) -> int:
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    _require(threads >= 1, "threads", threads, "an integer from 1")
-    return threads
+    require(0 <= seed <= MAX_SEED, "seed", seed, "an integer from 0 to 2**63 - 1")
 
 
 def _search(graph: WalkGraph, entity: int, limits: PathLimits, seed: int) -> SymmetricPaths:

@@ -5,16 +5,14 @@ inverses, in reverse order, to another entity. Every node of a path is met once,
 All randomness is a hash of (seed, start, number of the walk): no walk depends on what else is asked, or on threads.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Ids, Offsets
+from newcomer.rules.compiled import compiled, lower_bound
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Draw = np.uint64
 
 MAX_ARM = 3
@@ -26,11 +24,6 @@ _STRIDE = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64: the golden ratio, and its
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
-
-
-def compiled(function: Function) -> Function:
-    """Compile on first use, keep the machine code on disk, let other threads run meanwhile."""
-    return cast(Function, numba.njit(nogil=True, cache=True)(function))
 
 
 class WalkGraph(NamedTuple):
@@ -70,33 +63,22 @@ def _inverse(relation: int, num_relations: int) -> int:
 
 
 @compiled
-def _first_at_least(sorted_values: Ids, low: int, high: int, wanted: int) -> int:
-    while low < high:
-        middle = (low + high) // 2
-        if sorted_values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
 def _edges_of(graph: WalkGraph, node: int, relation: int) -> tuple[int, int]:
     """The edges of a node (not the start) with one relation; a node beyond the rows has none."""
     if node + 1 >= len(graph.offsets):
         return 0, 0
     low, high = graph.offsets[node], graph.offsets[node + 1]
-    first = _first_at_least(graph.relations, low, high, relation)
-    return first, _first_at_least(graph.relations, first, high, relation + 1)
+    first = lower_bound(graph.relations, low, high, relation)
+    return first, lower_bound(graph.relations, first, high, relation + 1)
 
 
 @compiled
 def _is_known(graph: WalkGraph, start: int, relation: int, tail: int) -> bool:
     """Whether the start's own facts hold this edge."""
     low, high = graph.own_offsets[start], graph.own_offsets[start + 1]
-    first = _first_at_least(graph.own_relations, low, high, relation)
-    end = _first_at_least(graph.own_relations, first, high, relation + 1)
-    place = _first_at_least(graph.own_tails, first, end, tail)
+    first = lower_bound(graph.own_relations, low, high, relation)
+    end = lower_bound(graph.own_relations, first, high, relation + 1)
+    place = lower_bound(graph.own_tails, first, end, tail)
     return place < end and graph.own_tails[place] == tail
 
 
@@ -243,7 +225,7 @@ def complete_pair(graph: WalkGraph, start: int, end: int, kind: Ids, seed: int) 
 
 @compiled
 def _contains(ends: Ids, low: int, high: int, end: int) -> bool:
-    place = _first_at_least(ends, low, high, end)
+    place = lower_bound(ends, low, high, end)
     return place < high and ends[place] == end
 
 

@@ -15,6 +15,8 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
+
 from newcomer.errors import InputError, OutputError, shown
 from newcomer.files import create_bytes, open_bytes
 from newcomer.graph import Mask, Vocabulary
@@ -25,55 +27,64 @@ from newcomer.rules.rule import (
     RuleSet,
     ShapeError,
     Variable,
+    concatenate_rules,
     is_plain,
-    names_in,
     parse_rule,
     rule_of_atoms,
 )
+from newcomer.rules.rulefiles_columns import AtomTable, names_of_lines, read_lines, table_lines
 
 HEADER = ("rule", "support", "body_size", "pca_body_size", "head_size", "head_coverage", "confidence", "pca_confidence")
 TOLERANCE = 1e-6  # how far a share in a file may be from what its counts say: listings round
 AMIE_NAMES = {"x": "?a", "y": "?b", "z": "?c", "w": "?d", "_": "?c"}
 ANYBURL_NAMES = {"x": "X", "y": "Y", "z": "A", "w": "B", "_": "A"}
 LINES_AT_ONCE = 1 << 14
+RULES_AT_ONCE = 1 << 16
 Parser = Callable[[str], Rule]
 
 
 def write_rules(rules: RuleSet, path: Path | str, relations: Vocabulary, entities: Vocabulary | None = None) -> None:
     """Write our table."""
-    lines = ("\t".join([rule.text(relations, entities), *_figures(rule)]) for rule in rules)
+    slices = (
+        rules.where(np.arange(i, min(i + RULES_AT_ONCE, len(rules)))) for i in range(0, len(rules), RULES_AT_ONCE)
+    )
+    lines = (line for part in slices for line in table_lines(part, relations, entities).to_pylist())
     _write_lines(path, chain(["\t".join(HEADER)], lines))
-
-
-def _figures(rule: Rule) -> list[str]:
-    counts = (rule.support, rule.body_size, rule.pca_body_size, rule.head_size)
-    shares = (rule.head_coverage, rule.confidence, rule.pca_confidence)
-    return [*("" if c == UNCOUNTED else str(c) for c in counts), *("" if s != s else repr(s) for s in shares)]
 
 
 def read_rules(path: Path | str, relations: Vocabulary, entities: Vocabulary | None = None) -> RuleSet:
     """Read our table."""
-    lines = _lines(path)
-    _, header = next(lines, (0, ""))
-    if tuple(header.split("\t")) != HEADER:
-        raise InputError(path, f"the header is {shown(header)}", 1, "expected: " + " ".join(HEADER))
-    return _collect(path, lines, lambda line: _table_row(line, relations, entities), len(relations))
+    return _table(path, _table_lines(path), relations, entities)
 
 
 def read_rule_table(path: Path | str) -> tuple[RuleSet, Vocabulary, Vocabulary]:
     """Read our table on its own: the rules, and the relations and entities that it names."""
-    relations, entities = set(), set()
-    for number, line in _lines(path):
-        if number == 1:
-            continue
-        try:
-            named = names_in(line.split("\t")[0])
-        except ValueError as problem:
-            raise InputError(path, str(problem), number, "mend the line") from None
-        relations |= named[0]
-        entities |= named[1]
+    lines = _table_lines(path)
+    relations, entities = names_of_lines(lines)
     vocabularies = Vocabulary(sorted(relations)), Vocabulary(sorted(entities))
-    return read_rules(path, *vocabularies), *vocabularies
+    return _table(path, lines, *vocabularies), *vocabularies
+
+
+def _table_lines(path: Path | str) -> list[str]:
+    """The lines below the header."""
+    header, *lines = _lines(path) or [""]
+    if tuple(header.split("\t")) != HEADER:
+        raise InputError(path, f"the header is {shown(header)}", 1, "expected: " + " ".join(HEADER))
+    return lines
+
+
+def _table(path: Path | str, lines: list[str], relations: Vocabulary, entities: Vocabulary | None) -> RuleSet:
+    """The rules of these lines: many at once where they stand as we write them, one by one where not."""
+    atoms, parts = AtomTable(relations, entities), []
+    for start in range(0, len(lines), RULES_AT_ONCE):
+        part = lines[start : start + RULES_AT_ONCE]
+        usual, is_usual = read_lines(part, atoms)
+        numbered = ((start + row + 2, part[row]) for row in np.flatnonzero(~is_usual).tolist())  # line 1: the header
+        odd = list(_parsed(path, numbered, lambda line: _table_row(line, relations, entities)))
+        places = [*np.flatnonzero(is_usual), *(number - start - 2 for number, _ in odd)]
+        both = concatenate_rules([usual, RuleSet.of((rule for _, rule in odd), len(relations))], len(relations))
+        parts.append(both.where(np.argsort(places)) if odd else usual)
+    return concatenate_rules(parts, len(relations))
 
 
 def _table_row(line: str, relations: Vocabulary, entities: Vocabulary | None) -> Rule:
@@ -100,6 +111,7 @@ def write_amie(
 def _amie_line(
     rule: Rule, path: Path | str, relations: Vocabulary, entities: Vocabulary | None, tail_side: Mask | None
 ) -> str:
+    _check_counted(rule, ("support", "body_size", "pca_body_size", "head_size"), path, "AMIE")
     head, body = _named_atoms(rule, relations, entities, AMIE_NAMES)
     text = "  ".join(f"{a}  {r}  {b}" for r, a, b in body) + "   => " + "{1}  {0}  {2}".format(*head)
     names = [word for atom in (head, *body) for word in atom]
@@ -114,7 +126,7 @@ def read_amie(
     path: Path | str, relations: Vocabulary, entities: Vocabulary | None = None, skip_other_shapes: bool = False
 ) -> RuleSet:
     """Read AMIE's listing; lines without a variable (its header, its remarks) are passed over."""
-    lines = ((number, line) for number, line in _lines(path) if "?" in line)
+    lines = ((number, line) for number, line in enumerate(_lines(path), start=1) if "?" in line)
     return _collect(path, lines, lambda line: _amie_row(line, relations, entities), len(relations), skip_other_shapes)
 
 
@@ -161,6 +173,7 @@ def write_anyburl(rules: RuleSet, path: Path | str, relations: Vocabulary, entit
 
 
 def _anyburl_line(rule: Rule, path: Path | str, relations: Vocabulary, entities: Vocabulary | None) -> str:
+    _check_counted(rule, ("support", "body_size"), path, "AnyBURL")
     head, body = _named_atoms(rule, relations, entities, ANYBURL_NAMES)
     first, *rest = ("{}({},{})".format(*atom) for atom in (head, *body))
     text = first + " <= " + ", ".join(rest)
@@ -174,7 +187,11 @@ def read_anyburl(
 ) -> RuleSet:
     """Read AnyBURL's listing; ``skip_other_shapes`` passes over bodies that no kind of ours has."""
     return _collect(
-        path, _lines(path), lambda line: _anyburl_row(line, relations, entities), len(relations), skip_other_shapes
+        path,
+        enumerate(_lines(path), start=1),
+        lambda line: _anyburl_row(line, relations, entities),
+        len(relations),
+        skip_other_shapes,
     )
 
 
@@ -258,6 +275,13 @@ def _named_atoms(
     return words[0], words[1:]
 
 
+def _check_counted(rule: Rule, figures: tuple[str, ...], path: Path | str, form: str) -> None:
+    """Refuse to write a rule without the figures that the form states."""
+    if missing := [name for name in figures if getattr(rule, name) == UNCOUNTED]:
+        problem = f"{path}: {form}'s form states the {missing[0]} of a rule, which these rules do not give"
+        raise OutputError(f"{problem}; mine them anew or write rules.tsv")
+
+
 def _check_text(
     rule: Rule, text: str, names: list[str], parse: Callable[[], Rule], path: Path | str, form: str
 ) -> None:
@@ -281,18 +305,23 @@ def _collect(
     num_relations: int,
     skip_other_shapes: bool = False,
 ) -> RuleSet:
-    rules = []
+    return RuleSet.of((rule for _, rule in _parsed(path, lines, parse, skip_other_shapes)), num_relations)
+
+
+def _parsed(
+    path: Path | str, lines: Iterable[tuple[int, str]], parse: Parser, skip_other_shapes: bool = False
+) -> Iterator[tuple[int, Rule]]:
+    """Each rule with the number of its line; empty lines are passed over."""
     for number, line in lines:
         if not line.strip():
             continue
         try:
-            rules.append(_consistent(parse(line)))
+            yield number, _consistent(parse(line))
         except ShapeError as problem:
             if not skip_other_shapes:
                 raise InputError(path, f"{problem} in {shown(line)}", number, "remove the line") from None
         except ValueError as problem:
             raise InputError(path, f"{problem} in {shown(line)}", number, "mend or remove the line") from None
-    return RuleSet.of(rules, num_relations)
 
 
 def _consistent(rule: Rule) -> Rule:
@@ -332,8 +361,8 @@ def _check_share(name: str, field: str, expected: float) -> None:
         raise ValueError(f"{name} {shown(field)} contradicts the counts, which give {expected:.6g}")
 
 
-def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends; only a line feed ends a line, since names may hold rarer separators."""
+def _lines(path: Path | str) -> list[str]:
+    """The lines without their ends; only a line feed ends a line, since names may hold rarer separators."""
     with open_bytes(Path(path)) as stream:
         content = bytes(stream.read())
     try:
@@ -342,7 +371,7 @@ def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
         line = content[: problem.start].count(b"\n") + 1
         raise InputError(path, "is not UTF-8", line, "save it as UTF-8") from None
     lines = text.removesuffix("\n").split("\n") if text else []
-    yield from ((number, line.removesuffix("\r")) for number, line in enumerate(lines, start=1))
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
 def _write_lines(path: Path | str, lines: Iterable[str]) -> None:

@@ -6,14 +6,14 @@ decides, and so on (the lexicographic maximum); or all rules count as independen
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from newcomer.graph import Ids
-from newcomer.rules.grounding import BOTH, CONSTANT, ONE, THREE, TWO, holds, lower, row_of
+from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.rules.grounding import BOTH, CONSTANT, ONE, THREE, TWO, holds, row_of
 from newcomer.rules.index import Floats, OrientedRules, Surroundings
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _vote(votes: Ids, count: int, end: int, level: int) -> Ids:
     if count == len(votes):
         grown = np.empty((2 * len(votes), 2), dtype=np.int32)
@@ -23,7 +23,7 @@ def _vote(votes: Ids, count: int, end: int, level: int) -> Ids:
     return votes
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def walk_votes(
     entity: int,
     relations: Ids,
@@ -41,8 +41,8 @@ def walk_votes(
     for i in order:
         stamp += 1
         kind = rules.kind[i]
-        low = lower(relations, 0, len(relations), rules.body1[i])
-        high = lower(relations, low, len(relations), rules.body1[i] + 1)
+        low = lower_bound(relations, 0, len(relations), rules.body1[i])
+        high = lower_bound(relations, low, len(relations), rules.body1[i] + 1)
         level = levels[rules.row[i]]
         for j in range(low, high):
             middle = tails[j]
@@ -73,7 +73,7 @@ def walk_votes(
     return votes, count, stamp
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def constant_votes(
     entity: int,
     world: Surroundings,
@@ -105,7 +105,7 @@ def constant_votes(
     return votes, count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def collect_votes(
     entity: int,
     relations: Ids,
@@ -138,7 +138,7 @@ def collect_votes(
     return votes[:count]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _stronger(a: int, b: int, starts: npt.NDArray[np.int64], levels: Ids) -> int:
     """1 if candidate a's levels come first, -1 if b's, 0 for the same; a longer list beats its own beginning."""
     la, lb = starts[a + 1] - starts[a], starts[b + 1] - starts[b]
@@ -151,7 +151,7 @@ def _stronger(a: int, b: int, starts: npt.NDArray[np.int64], levels: Ids) -> int
     return 1 if la > lb else -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sorted_candidates(size: int, starts: npt.NDArray[np.int64], levels: Ids) -> npt.NDArray[np.int64]:
     """Candidates from the weakest to the strongest (a merge sort, so equals keep their order)."""
     items, buffer = np.arange(size), np.empty(size, dtype=np.int64)
@@ -172,7 +172,7 @@ def _sorted_candidates(size: int, starts: npt.NDArray[np.int64], levels: Ids) ->
     return items
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def lexicographic_scores(votes: Ids, counts: Ids, scores: Floats) -> None:
     """Fill ``scores`` with 1, 2, 3, ... from the weakest group of equal candidates to the strongest.
 
@@ -209,7 +209,7 @@ def lexicographic_scores(votes: Ids, counts: Ids, scores: Floats) -> None:
         counts[candidates[i]] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def noisy_or_scores(votes: Ids, strength_of_level: Floats, scores: Floats) -> None:
     """Fill ``scores`` with -log of the chance that every rule is wrong; the order is that of noisy-or."""
     for i in range(len(votes)):

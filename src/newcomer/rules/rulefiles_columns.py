@@ -1,0 +1,353 @@
+"""Our rule table by columns: many lines at once, to text and back.
+
+Every rule of a *shape* (a kind, and which of its relations are turned round) has the same text but for its names, so
+rules are written by putting columns of names into the texts of their shapes. Reading goes the other way: lines are cut
+into atoms, each distinct atom is read once, and the forms of the atoms tell the shape. What was read so counts only
+where writing it gives the very same line again. All other lines are odd: they are left to the careful parser, which
+also knows what is wrong with them.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from newcomer.graph import Ids, Mask, Offsets, Vocabulary
+from newcomer.rules.rule import (
+    ABOUT_ONE_VARIABLE,
+    ANYONE,
+    FIGURES,
+    NONE,
+    UNCOUNTED,
+    Atom,
+    Kind,
+    Rule,
+    RuleSet,
+    Shares,
+    Variable,
+    W,
+    X,
+    Y,
+    Z,
+    names_in,
+    quoted,
+)
+
+RELATION_COLUMNS = ("heads", "body1", "body2", "body3")
+CONSTANT_COLUMNS = ("head_constants", "body_constants")
+SLOTS = RELATION_COLUMNS + CONSTANT_COLUMNS  # what digits stand for in the text of a shape
+ATOMS_OF_BODY = {Kind.ONE: 1, Kind.TWO: 2, Kind.BOTH: 2, Kind.THREE: 3, Kind.CONSTANT: 1, Kind.EXISTS: 1}
+MOST_ATOMS = 4
+TERMS = {str(variable): place for place, variable in enumerate((X, Y, Z, W, ANYONE))}
+CONSTANT_TERM = len(TERMS)
+FORMS = (len(TERMS) + 1) ** 2  # of an atom: what stands on its left and on its right
+UNREAD = -1
+LONGEST_COUNT = 18  # digits that always fit 64 bits
+
+_WORD = r'(?:"(?:[^"\\]|\\.)*"|[\w./:#@+-]+)'
+_ATOM = re.compile(rf"({_WORD})\(({_WORD}),({_WORD})\)")
+_ATOM_TEXT = re.compile(rf"{_WORD}\({_WORD},{_WORD}\)")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A kind of rule, and for the head and each atom of the body whether its relation is turned round."""
+
+    kind: Kind
+    turned: tuple[bool, ...]
+
+    @cached_property
+    def example(self) -> Rule:
+        """The rule of this shape whose relations and constants are numbered as in `SLOTS`."""
+        size = len(RELATION_COLUMNS)
+        relations = [place + size * turn for place, turn in enumerate(self.turned)]
+        relations += [NONE] * (size - len(relations))
+        about = self.kind in ABOUT_ONE_VARIABLE
+        head_constant = SLOTS.index("head_constants") if about else NONE
+        body_constant = SLOTS.index("body_constants") if self.kind == Kind.CONSTANT else NONE
+        head, *body = relations
+        return Rule(
+            self.kind, head, body[0], body[1], body[2], head_constant=head_constant, body_constant=body_constant
+        )
+
+    def pieces(self) -> list[str]:
+        """The text of the example, cut at its names: text, slot, text, slot, ..., text."""
+        names = Vocabulary(map(str, range(len(SLOTS))))
+        relations = Vocabulary(map(str, range(len(RELATION_COLUMNS))))
+        return re.split(r"(\d)", self.example.text(relations, names))
+
+    @property
+    def key(self) -> int:
+        """The forms of its atoms, the head's last, as one number."""
+        head, body = self.example.atoms(len(RELATION_COLUMNS))
+        key = 0
+        for atom in (*body, head):
+            key = key * (FORMS + 1) + _form(atom) + 1
+        return key
+
+
+def _form(atom: Atom) -> int:
+    left, right = (TERMS[term] if isinstance(term, Variable) else CONSTANT_TERM for term in (atom.left, atom.right))
+    return left * (len(TERMS) + 1) + right
+
+
+def _all_shapes() -> list[Shape]:
+    shapes = []
+    for kind, atoms in ATOMS_OF_BODY.items():
+        heads = (False, True) if kind in ABOUT_ONE_VARIABLE else (False,)
+        shapes += [Shape(kind, turned) for turned in product(heads, *[(False, True)] * atoms)]
+    return shapes
+
+
+SHAPES = _all_shapes()
+PLACE_OF_SHAPE = {(shape.kind, *shape.turned): place for place, shape in enumerate(SHAPES)}
+SORTED_KEYS = np.array(sorted(shape.key for shape in SHAPES))
+SHAPE_OF_KEY = np.array(sorted(range(len(SHAPES)), key=lambda place: SHAPES[place].key))
+
+
+def table_lines(rules: RuleSet, relations: Vocabulary, entities: Vocabulary | None) -> pa.Array:
+    """The line of each rule in our table, without its end."""
+    columns = [_texts(rules, relations, entities)]
+    columns += [_counts_in_words(getattr(rules, name)) for name in FIGURES]
+    columns += [_shares_in_words(share) for share in (rules.head_coverage, rules.confidence, rules.pca_confidence)]
+    return pc.binary_join_element_wise(*columns, "\t")
+
+
+def _texts(rules: RuleSet, relations: Vocabulary, entities: Vocabulary | None) -> pa.Array:
+    """As `RuleSet.texts`, shape by shape."""
+    shapes = _shapes_of(rules)
+    parts, places = [pa.array([], type=pa.string())], [np.empty(0, dtype=np.int64)]
+    for place in np.unique(shapes):
+        rows = np.flatnonzero(shapes == place)
+        words = [
+            _words(piece, rules, rows, relations, entities) if number % 2 else piece
+            for number, piece in enumerate(SHAPES[place].pieces())
+        ]
+        parts.append(pc.binary_join_element_wise(*words, ""))
+        places.append(rows)
+    order = np.empty(len(rules), dtype=np.int64)
+    order[np.concatenate(places)] = np.arange(len(rules))
+    return pa.concat_arrays(parts).take(pa.array(order))
+
+
+def _shapes_of(rules: RuleSet) -> Ids:
+    turned = [getattr(rules, name) >= rules.num_relations for name in RELATION_COLUMNS]
+    codes = rules.kinds.astype(np.int64)
+    for column in turned:
+        codes = codes * 2 + column
+    distinct, rows = np.unique(codes, return_inverse=True)
+    return np.array([_shape_of_code(int(code)) for code in distinct], dtype=np.int32)[rows]
+
+
+def _shape_of_code(code: int) -> int:
+    kind, bits = Kind(code >> MOST_ATOMS), [bool(code >> place & 1) for place in range(MOST_ATOMS)]
+    return PLACE_OF_SHAPE[(kind, *bits[::-1][: ATOMS_OF_BODY[kind] + 1])]
+
+
+def _words(slot: str, rules: RuleSet, rows: Offsets, relations: Vocabulary, entities: Vocabulary | None) -> pa.Array:
+    """The names that stand in a slot of these rules' texts; each distinct one is quoted once."""
+    name = SLOTS[int(slot)]
+    ids = getattr(rules, name)[rows]
+    if name in RELATION_COLUMNS:
+        distinct, places = np.unique(ids % rules.num_relations, return_inverse=True)
+        words = [quoted(word) for word in relations.names_of(distinct)]
+    else:
+        distinct, places = np.unique(ids, return_inverse=True)
+        names = [f"#{i}" for i in distinct.tolist()] if entities is None else entities.names_of(distinct)
+        words = [json.dumps(word, ensure_ascii=False) if word in TERMS else quoted(word) for word in names]
+    return pa.array(words, type=pa.string()).take(pa.array(places))
+
+
+def _counts_in_words(counts: Offsets) -> pa.Array:
+    texts = pa.array(counts).cast(pa.string())
+    return pc.if_else(pa.array(counts == UNCOUNTED), "", texts)
+
+
+def _shares_in_words(shares: Shares) -> pa.Array:
+    """Each number as Python writes it: the shortest text that is read as the same number."""
+    distinct, places = np.unique(shares, return_inverse=True)
+    texts = ["" if share != share else repr(share) for share in distinct.tolist()]
+    return pa.array(texts, type=pa.string()).take(pa.array(places))
+
+
+class AtomTable:
+    """The distinct atoms met so far, each read once: its form, its relation and its constant."""
+
+    def __init__(self, relations: Vocabulary, entities: Vocabulary | None) -> None:
+        self.relations, self.entities = relations, entities
+        self._rows: dict[str, int] = {}
+        self._values: list[tuple[int, int, int]] = []
+
+    def rows_of(self, atoms: pa.Array) -> Offsets:
+        """The places of these atoms in the table."""
+        encoded, rows = atoms.dictionary_encode(), self._rows
+        distinct = encoded.dictionary.to_pylist()
+        for atom in distinct:
+            if atom not in rows:
+                rows[atom] = len(rows)
+                self._values.append(self._read(atom))
+        places = np.fromiter(map(rows.__getitem__, distinct), dtype=np.int64, count=len(distinct))
+        found: Offsets = places[encoded.indices.to_numpy(zero_copy_only=False)]
+        return found
+
+    def columns(self) -> Offsets:
+        """Form, relation and constant of each atom; the form is `UNREAD` where it is no atom of known names."""
+        return np.array(self._values, dtype=np.int64).reshape(-1, 3)
+
+    def _read(self, text: str) -> tuple[int, int, int]:
+        try:
+            relation, (left, right) = words_of(text)
+        except ValueError:
+            return UNREAD, UNREAD, UNREAD
+        terms = [TERMS.get(word, CONSTANT_TERM) for word in (left, right)]
+        constants = [word for word, term in zip((left, right), terms, strict=True) if term == CONSTANT_TERM]
+        known = self.relations.id(_unquoted(relation))
+        constant = self._constant(constants[0]) if constants else NONE
+        if known < 0 or len(constants) > 1 or (constants and constant < 0):
+            return UNREAD, UNREAD, UNREAD
+        return terms[0] * (len(TERMS) + 1) + terms[1], known, constant
+
+    def _constant(self, word: str) -> int:
+        return NONE if self.entities is None else self.entities.id(_unquoted(word))
+
+
+def words_of(atom: str) -> tuple[str, tuple[str, str]]:
+    """The relation and the two terms of an atom, still quoted. Raises ValueError where it is no atom."""
+    match = _ATOM.fullmatch(atom)
+    if match is None:
+        raise ValueError(f"{atom!r} is no atom")
+    relation, left, right = match.groups()
+    for word in (relation, left, right):
+        _unquoted(word)
+    return relation, (left, right)
+
+
+def _unquoted(word: str) -> str:
+    return str(json.loads(word)) if word.startswith('"') else word
+
+
+def split_texts(texts: pa.Array) -> pa.Array:
+    """For each rule's text the list of its atoms, the head's last; of something else where the text is odd."""
+    bare = pc.split_pattern(pc.replace_substring(texts, " => ", ", "), ", ")
+    has_quotes = pc.match_substring(texts, '"').to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(has_quotes)
+    if len(rows) == 0:
+        return bare
+    # Inside quotes the signs between atoms may be part of a name.
+    careful = [_ATOM_TEXT.findall(text) for text in texts.take(pa.array(rows)).to_pylist()]
+    order = np.arange(len(texts))
+    order[rows] = len(texts) + np.arange(len(rows))
+    return pa.concat_arrays([bare, pa.array(careful, type=bare.type)]).take(pa.array(order))
+
+
+def names_of_lines(lines: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The relations and the entities that lines of our table name; a rule that cannot be read adds nothing."""
+    texts = pa.array([line.split("\t", 1)[0] for line in lines], type=pa.string())
+    split = split_texts(texts)
+    relations: set[str] = set()
+    entities: set[str] = set()
+    odd = []
+    for atom in pc.unique(pc.list_flatten(split)).to_pylist():
+        try:
+            relation, terms = words_of(atom)
+        except ValueError:
+            odd.append(atom)
+        else:
+            relations.add(_unquoted(relation))
+            entities.update(_unquoted(word) for word in terms if word not in TERMS)
+    for text in _texts_with(texts, split, odd):
+        with suppress(ValueError):
+            named = names_in(text)
+            relations |= named[0]
+            entities |= named[1]
+    return relations, entities
+
+
+def _texts_with(texts: pa.Array, split: pa.Array, atoms: list[str]) -> list[str]:
+    """The texts that have one of these atoms."""
+    if not atoms:
+        return []
+    found = pc.is_in(pc.list_flatten(split), value_set=pa.array(atoms, type=pa.string()))
+    return list(pc.unique(texts.take(pc.list_parent_indices(split).filter(found))).to_pylist())
+
+
+def read_lines(lines: Sequence[str], atoms: AtomTable) -> tuple[RuleSet, Mask]:
+    """A rule for each line that our writer would write just so, and which lines those are; the rest are odd."""
+    given = pa.array(lines, type=pa.string())
+    texts, *counts = _first_cells(given, 1 + len(FIGURES))  # the shares at the end follow from the counts
+    guess, plausible = _guessed(texts, atoms)
+    guess |= {name: _counts(column) for name, column in zip(FIGURES, counts, strict=True)}
+    plausible &= _possible(guess)
+    rows = np.flatnonzero(plausible)
+    rules = RuleSet.of_columns(len(atoms.relations), len(rows), **{name: guess[name][rows] for name in guess})
+    same = pc.equal(table_lines(rules, atoms.relations, atoms.entities), given.take(pa.array(rows)))
+    kept = same.to_numpy(zero_copy_only=False).astype(bool)
+    plausible[rows] = kept
+    return rules.where(kept), plausible
+
+
+def _first_cells(lines: pa.Array, count: int) -> list[pa.Array]:
+    """The first columns of a table; empty where a line has not more of them."""
+    enough = pc.greater_equal(pc.count_substring(lines, "\t"), count)
+    cells = pc.list_flatten(pc.split_pattern(pc.if_else(enough, lines, "\t" * count), "\t", max_splits=count))
+    return [cells.take(pa.array(np.arange(place, len(cells), count + 1))) for place in range(count)]
+
+
+def _counts(fields: pa.Array) -> Offsets:
+    """The numbers; what is no count is none, and will not be written so again."""
+    fits = pc.match_substring_regex(fields, rf"^[0-9]{{1,{LONGEST_COUNT}}}$")
+    numbers: Offsets = pc.if_else(fits, fields, str(UNCOUNTED)).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _possible(guess: dict[str, Offsets]) -> Mask:
+    """Where no count is above one that it is a part of, and the atoms of an intersection stand in order."""
+    support, body, pca, head = (guess[name] for name in FIGURES)
+    pairs = ((support, body), (support, pca), (support, head), (pca, body))
+    possible: Mask = (guess["kinds"] != Kind.BOTH) | (guess["body1"] < guess["body2"])
+    for part, whole in pairs:
+        possible &= (whole == UNCOUNTED) | (part <= whole)
+    return possible
+
+
+def _guessed(texts: pa.Array, atoms: AtomTable) -> tuple[dict[str, Offsets], Mask]:
+    """The columns that say what each rule is, and for which texts a shape was found."""
+    split = split_texts(texts)
+    counts = pc.list_value_length(split).to_numpy(zero_copy_only=False).astype(np.int64)
+    rows = atoms.rows_of(pc.list_flatten(split))
+    forms, relations, constants = atoms.columns()[rows].T
+    starts = np.cumsum(counts) - counts
+    shapes = _shapes_of_forms(forms, starts, counts)
+    size = len(atoms.relations)
+    guess = {name: np.full(len(texts), NONE, dtype=np.int64) for name in ("kinds", *SLOTS)}
+    for place in np.unique(shapes[shapes != UNREAD]):
+        shape, here = SHAPES[place], np.flatnonzero(shapes == place)
+        first, last = starts[here], starts[here] + counts[here] - 1
+        guess["kinds"][here] = shape.kind
+        for column, turned, atom in zip(
+            RELATION_COLUMNS, shape.turned, (last, first, first + 1, first + 2), strict=False
+        ):
+            guess[column][here] = relations[atom] + size * turned
+        if shape.kind in ABOUT_ONE_VARIABLE:
+            guess["head_constants"][here], guess["body_constants"][here] = constants[last], constants[first]
+    return guess, shapes != UNREAD
+
+
+def _shapes_of_forms(forms: Offsets, starts: Offsets, counts: Offsets) -> Offsets:
+    """The shape whose atoms have these forms, or `UNREAD`."""
+    keys = np.zeros(len(starts), dtype=np.int64)
+    readable = (counts >= 2) & (counts <= MOST_ATOMS)
+    for place in range(MOST_ATOMS):
+        there = np.flatnonzero(place < counts)
+        form = forms[starts[there] + place]
+        keys[there] = keys[there] * (FORMS + 1) + form + 1
+        readable[there] &= form != UNREAD
+    nearest = np.minimum(np.searchsorted(SORTED_KEYS, keys), len(SORTED_KEYS) - 1)
+    return np.where(readable & (SORTED_KEYS[nearest] == keys), SHAPE_OF_KEY[nearest], UNREAD)
