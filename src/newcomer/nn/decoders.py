@@ -1,0 +1,217 @@
+"""Decoders: how well two entity vectors fit a relation.
+
+    distmult   sum of h * r * t                                     (Yang et al., 2015)
+    transe     gamma - |h + r - t|, the L1 distance                 (Bordes et al., 2013)
+    complex    real part of the sum of h * r * conj(t)              (Trouillon et al., 2016)
+
+A score is any real number; its sigmoid is the truth of the triple. Relation ids run over [0, 2R), the inverse of ``r``
+being ``r + R``, yet only R vectors are learned. The vector of an inverse is derived (DistMult: the same, TransE:
+negated, ComplEx: conjugated) so that (h, r, t) and (t, r + R, h) have one score: they are one statement, a model that
+rates them differently contradicts itself, and with this tie asking for heads is asking for tails of the inverse.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from newcomer.errors import OptionError, shown, unknown_name
+
+CHUNK_BYTES = 1 << 28
+
+
+class Decoder(nn.Module, ABC):
+    """The contract: score triples one by one, or queries against many candidates, with equal results.
+
+    Every decoder turns (head, relation) into one query vector of the entities' size and compares that with tails, so
+    the cost of scoring all tails is one comparison a candidate.
+
+    Vectors start uniform with expected squared norm 1, whatever the size. They are drawn on the generator's device:
+    draw on the CPU and move the module, and every machine starts from the same numbers.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, num_relations: int, dim: int, generator: torch.Generator) -> None:
+        super().__init__()
+        if num_relations < 1 or dim < 1:
+            given = f"num_relations={shown(num_relations)}, dim={shown(dim)}"
+            raise OptionError(f"{given}: a decoder needs at least 1 relation and 1 dimension")
+        self.num_relations, self.dim = num_relations, dim
+        bound = math.sqrt(3 / dim)
+        start = torch.empty(num_relations, dim, device=generator.device)
+        self.vectors = nn.Parameter(start.uniform_(-bound, bound, generator=generator))  # (R, dim)
+
+    def triples(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Scores (n,) of n triples: heads (n, dim), relations (n,), tails (n, dim)."""
+        return self._fit_pairs(self._query(heads, self._relation_vectors(relations)), tails)
+
+    def all_tails(self, heads: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """Scores of n queries (heads (n, dim), relations (n,)) against candidate tails.
+
+        Candidates (m, dim) are common to all queries and give (n, m); candidates (n, k, dim) are each query's own, as
+        negatives are, and give (n, k).
+        """
+        return self._fit_candidates(self._query(heads, self._relation_vectors(relations)), candidates)
+
+    def all_heads(self, tails: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """Scores of candidate heads, with shapes as in ``all_tails``: the tails of the inverse relation."""
+        vectors = self._relation_vectors(relations, turned=True)
+        return self._fit_candidates(self._query(tails, vectors), candidates)
+
+    def penalty(self, relations: Tensor) -> Tensor:
+        """Mean squared L2 norm of the vectors of these relations (n,); 0 of none."""
+        squares = self._relation_vectors(relations).square()
+        return squares.sum() / max(1, relations.numel())
+
+    def _relation_vectors(self, relations: Tensor, turned: bool = False) -> Tensor:
+        """Vectors (n, dim) of relations in [0, 2R), or of their inverses; an id beyond the range is an IndexError."""
+        backward = relations >= self.num_relations
+        # Subtracting keeps ids below 0 and from 2R on out of range, where a remainder would hide them.
+        vectors = functional.embedding(relations - self.num_relations * backward, self.vectors)
+        return torch.where((backward ^ turned).unsqueeze(-1), self._inverse(vectors), vectors)
+
+    @staticmethod
+    @abstractmethod
+    def _inverse(vectors: Tensor) -> Tensor:
+        """The vectors (n, dim) of the inverse relations."""
+
+    @staticmethod
+    @abstractmethod
+    def _query(heads: Tensor, vectors: Tensor) -> Tensor:
+        """What the tails should fit (n, dim), from heads (n, dim) and relation vectors (n, dim)."""
+
+    @abstractmethod
+    def _fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """Scores (n,) of queries (n, dim) with tails (n, dim), row by row."""
+
+    @abstractmethod
+    def _fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """Scores of queries (n, dim) with candidates (m, dim) or (n, k, dim)."""
+
+
+class DotDecoder(Decoder):
+    """Decoders whose score is the dot product of query and tail."""
+
+    def _fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+        return (queries * tails).sum(dim=-1)
+
+    def _fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        if candidates.dim() == 3:
+            return (candidates @ queries.unsqueeze(-1)).squeeze(-1)
+        return queries @ candidates.mT
+
+
+class DistMult(DotDecoder):
+    """score = sum of h * r * t; symmetric, so a relation and its inverse share a vector."""
+
+    @staticmethod
+    def _inverse(vectors: Tensor) -> Tensor:
+        return vectors
+
+    @staticmethod
+    def _query(heads: Tensor, vectors: Tensor) -> Tensor:
+        return heads * vectors
+
+
+class ComplEx(DotDecoder):
+    """score = real part of the sum of h * r * conj(t), over dim / 2 complex numbers.
+
+    A vector holds the real parts in its first half and the imaginary parts in its second; the real part of
+    q * conj(t) is then the plain dot product of q and t.
+    """
+
+    def __init__(self, num_relations: int, dim: int, generator: torch.Generator) -> None:
+        if dim % 2:
+            raise OptionError(f"dim={shown(dim)}: complex needs an even dim, half of it real and half imaginary parts")
+        super().__init__(num_relations, dim, generator)
+
+    @staticmethod
+    def _inverse(vectors: Tensor) -> Tensor:
+        real, imaginary = vectors.chunk(2, dim=-1)
+        return torch.cat([real, -imaginary], dim=-1)
+
+    @staticmethod
+    def _query(heads: Tensor, vectors: Tensor) -> Tensor:
+        head_real, head_imaginary = heads.chunk(2, dim=-1)
+        real, imaginary = vectors.chunk(2, dim=-1)
+        product = [head_real * real - head_imaginary * imaginary, head_real * imaginary + head_imaginary * real]
+        return torch.cat(product, dim=-1)
+
+
+class TransE(Decoder):
+    """score = gamma - |h + r - t|, the L1 distance.
+
+    A distance is never negative, so without the constant ``gamma`` no truth would exceed one half. Gamma moves all
+    scores alike and changes no ranking.
+
+    Differences of all queries to all candidates, (n, m, dim), are never held at once: ``cdist`` keeps its operands
+    and its result only, but on a GPU its backward pass spreads the differences out, so it is called on tiles whose
+    differences fit in ``chunk_bytes``.
+    """
+
+    OPTIONS = ("gamma", "chunk_bytes")
+
+    def __init__(
+        self,
+        num_relations: int,
+        dim: int,
+        generator: torch.Generator,
+        gamma: float = 12.0,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        if not math.isfinite(gamma):
+            raise OptionError(f"gamma={shown(gamma)}: the offset of transe must be a finite number")
+        if chunk_bytes < 1:
+            raise OptionError(f"chunk_bytes={shown(chunk_bytes)}: transe needs at least 1 byte to work in")
+        super().__init__(num_relations, dim, generator)
+        self.gamma, self.chunk_bytes = gamma, chunk_bytes
+
+    @staticmethod
+    def _inverse(vectors: Tensor) -> Tensor:
+        return -vectors
+
+    @staticmethod
+    def _query(heads: Tensor, vectors: Tensor) -> Tensor:
+        return heads + vectors
+
+    def _fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+        return self.gamma - (queries - tails).abs().sum(dim=-1)
+
+    def _fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        pairs = max(1, self.chunk_bytes // (self.dim * queries.element_size()))
+        width = max(1, min(pairs, candidates.shape[-2]))
+        bands = [self._band(queries, part, max(1, pairs // width)) for part in torch.split(candidates, width, dim=-2)]
+        return self.gamma - torch.cat(bands, dim=-1)
+
+    @staticmethod
+    def _band(queries: Tensor, candidates: Tensor, height: int) -> Tensor:
+        """Distances of all queries to some candidates, ``height`` queries at a time."""
+        if candidates.dim() == 3:
+            own = zip(torch.split(queries.unsqueeze(1), height), torch.split(candidates, height), strict=True)
+            return torch.cat([torch.cdist(some, theirs, p=1.0).squeeze(1) for some, theirs in own])
+        return torch.cat([torch.cdist(some, candidates, p=1.0) for some in torch.split(queries, height)])
+
+
+def make_decoder(
+    name: str, num_relations: int, dim: int, generator: torch.Generator, **options: float | int
+) -> Decoder:
+    """The decoder of that name, with fresh vectors for ``num_relations`` relations (inverses not counted)."""
+    if name not in DECODERS:
+        raise unknown_name("decoder", name, DECODERS)
+    decoder = DECODERS[name]
+    for option in options:
+        if option not in decoder.OPTIONS:
+            known = ", ".join(decoder.OPTIONS) or "none"
+            raise OptionError(f"decoder {name!r} has no option {shown(option)}; its options: {known}")
+    return decoder(num_relations, dim, generator, **options)
+
+
+DECODERS: dict[str, type[Decoder]] = {
+    "distmult": DistMult,
+    "transe": TransE,
+    "complex": ComplEx,
+}

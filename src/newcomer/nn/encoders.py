@@ -1,0 +1,309 @@
+"""Encoders: vectors for entities out of their neighbourhoods. Newcomers have no parameters.
+
+One contract for all. ``states(edges, own)`` encodes the seen entities (the rows of ``edges``) over each other; ``own``
+says whose trained vector may be used, so that training can embed a seen entity as if it had just arrived. ``extend``
+adds newcomers, whose rows may point to anyone. ``embed`` gives the vectors of entities for queries. What is computed
+for seen entities never depends on newcomers.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from newcomer.errors import unknown_name
+from newcomer.nn.layers import Edges, QueryLayer, StructureLayer, glorot
+from newcomer.nn.sparse import Rows, row_softmax, row_sums, weighted_sum
+
+
+class States(NamedTuple):
+    """What an encoder knows of a set of entities: the vectors of every layer, and the edges they came from."""
+
+    layers: tuple[Tensor, ...]  # each (entities, d); the first is the input
+    edges: Edges
+
+
+class Encoder(nn.Module, ABC):
+    """Seen entities have a trained input vector each; everything else is shared by all."""
+
+    query_aware = False  # whether an entity's vector depends on what is asked
+
+    def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:
+        super().__init__()
+        self.num_relations = num_relations
+        # Vectors of length about one, whatever the number of entities: a product of three must not vanish.
+        self.vectors = nn.Parameter((torch.rand(num_seen, dim, generator=generator) * 2 - 1) * (3.0 / dim) ** 0.5)
+        self.dropout = dropout
+
+    def inputs(self, own: Tensor | None) -> Tensor:
+        """Input vectors of the seen entities; zero for those that count as newcomers now."""
+        vectors = self.vectors if own is None else self.vectors * own[:, None].to(self.vectors.dtype)
+        return functional.dropout(vectors, self.dropout, self.training)
+
+    @abstractmethod
+    def states(self, edges: Edges, own: Tensor | None = None) -> States:
+        """Encode the seen entities."""
+
+    @abstractmethod
+    def extend(self, seen: States, edges: Edges) -> States:
+        """Encode newcomers beside them: row ``k`` of ``edges`` is entity ``num_seen + k``."""
+
+    @abstractmethod
+    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        """(n, d): vectors of ``entities`` as the oriented relations ``queries`` ask for them."""
+
+
+def join_edges(first: Edges, second: Edges) -> Edges:
+    """The rows of both, one after the other."""
+    rows = Rows(
+        torch.cat([first.rows.offsets, second.rows.offsets[1:] + first.rows.offsets[-1]]),
+        torch.cat([first.rows.columns, second.rows.columns]),
+        second.rows.width,
+    )
+    relations = torch.cat([first.relations, second.relations])
+    return Edges(rows, relations, torch.cat([first.weights, second.weights]))
+
+
+class VNEncoder(Encoder):
+    """The paper's encoder: structure-aware layers, then one query-aware layer (which an ablation leaves out)."""
+
+    def __init__(
+        self,
+        num_seen: int,
+        num_relations: int,
+        dim: int,
+        dropout: float,
+        generator: torch.Generator,
+        layers: int = 3,
+        query_aware: bool = True,
+        normalise: bool = True,
+    ) -> None:
+        super().__init__(num_seen, num_relations, dim, dropout, generator)
+        self.structure = nn.ModuleList(StructureLayer(num_relations, dim, normalise, generator) for _ in range(layers))
+        self.query = QueryLayer(num_relations, dim, generator) if query_aware else None
+        self.query_aware = query_aware
+
+    def states(self, edges: Edges, own: Tensor | None = None) -> States:
+        layers = [self.inputs(own)]
+        for layer in self.structure:
+            layers.append(functional.dropout(layer(edges, layers[-1], layers[-1]), self.dropout, self.training))
+        return States(tuple(layers), edges)
+
+    def extend(self, seen: States, edges: Edges) -> States:
+        arrived = [self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1])]
+        together = [torch.cat([seen.layers[0], arrived[0]])]
+        for layer in self.structure:
+            arrived.append(layer(edges, together[-1], arrived[-1]))
+            together.append(torch.cat([seen.layers[len(together)], arrived[-1]]))
+        return States(tuple(together), join_edges(seen.edges, edges))
+
+    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        last = states.layers[-1]
+        if self.query is None:
+            return last[entities]
+        vectors: Tensor = self.query(states.edges, last, last, entities, queries)
+        return vectors
+
+
+class NeighborEncoder(Encoder):
+    """Baselines that pool one layer of transformed neighbours: ``T_r(e) = e - (w_r . e) w_r`` with ``|w_r| = 1``.
+
+    Neighbours without a vector of their own (newcomers, and who counts as one) say nothing: their edges count as not
+    there. At most ``max_neighbors`` of an entity's visible edges are looked at: with more, an evenly spread part.
+    """
+
+    def __init__(
+        self,
+        num_seen: int,
+        num_relations: int,
+        dim: int,
+        dropout: float,
+        generator: torch.Generator,
+        max_neighbors: int = 64,
+    ) -> None:
+        super().__init__(num_seen, num_relations, dim, dropout, generator)
+        self.normals = nn.Parameter(glorot(2 * num_relations, dim, generator))
+        self.max_neighbors = max_neighbors
+
+    def states(self, edges: Edges, own: Tensor | None = None) -> States:
+        if own is not None:
+            edges = edges._replace(weights=edges.weights * own[edges.rows.columns])
+        return States((self.inputs(own),), edges)
+
+    def extend(self, seen: States, edges: Edges) -> States:
+        has_vector = edges.rows.columns < seen.edges.rows.num_rows
+        edges = edges._replace(weights=edges.weights * has_vector)
+        nothing = self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1])
+        return States((torch.cat([seen.layers[0], nothing]),), join_edges(seen.edges, edges))
+
+    def neighbors(self, states: States, entities: Tensor) -> tuple[Rows, Tensor, Tensor]:
+        """For each entity its edges that may be seen, thinned: rows, their relations and their weights."""
+        rows, entries = states.edges.rows.pick(entities)
+        # Hidden edges go first: which of the others are looked at must not depend on them.
+        visible = states.edges.weights[entries] > 0
+        rows, entries = rows.where(visible), entries[visible]
+        spread = self._spread(rows)
+        rows, entries = rows.where(spread), entries[spread]
+        return rows, states.edges.relations[entries], states.edges.weights[entries]
+
+    def _spread(self, rows: Rows) -> Tensor:
+        """(entries,): whether an entry is one of its row's ``max_neighbors`` evenly spread ones."""
+        row, most = rows.row_ids(), self.max_neighbors
+        place = torch.arange(len(row), device=row.device) - rows.offsets[row]
+        return place * most % rows.sizes[row] < most
+
+    def messages(self, states: States, rows: Rows, relations: Tensor) -> Tensor:
+        """(edges, d): the transformed neighbours."""
+        vectors = states.layers[0][rows.columns]
+        normals = functional.normalize(self.normals, dim=1)[relations]
+        return vectors - (vectors * normals).sum(dim=1, keepdim=True) * normals
+
+
+class MeanEncoder(NeighborEncoder):
+    """MEAN: the plain mean of the transformed neighbours; the query does not matter."""
+
+    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        distinct, places = torch.unique(entities, return_inverse=True)
+        rows, relations, weights = self.neighbors(states, distinct)
+        messages = self.messages(states, rows, relations)
+        total = row_sums(rows, weights).clamp_min(1e-6)
+        shares = weights / total[rows.row_ids()]
+        return pooled(rows, shares, messages)[places]
+
+
+class LSTMEncoder(NeighborEncoder):
+    """LSTM: the last output of an LSTM over the neighbours, in an order that a hash of each edge gives."""
+
+    def __init__(
+        self,
+        num_seen: int,
+        num_relations: int,
+        dim: int,
+        dropout: float,
+        generator: torch.Generator,
+        max_neighbors: int = 64,
+    ) -> None:
+        super().__init__(num_seen, num_relations, dim, dropout, generator, max_neighbors)
+        self.cell = nn.LSTM(dim, dim, batch_first=True)
+        with torch.no_grad():
+            for parameter in self.cell.parameters():
+                bound = dim**-0.5
+                parameter.copy_((torch.rand(parameter.shape, generator=generator) * 2 - 1) * bound)
+
+    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        distinct, places = torch.unique(entities, return_inverse=True)
+        rows, relations, weights = self.neighbors(states, distinct)
+        messages = self.messages(states, rows, relations) * weights[:, None]
+        if len(messages) == 0:
+            return messages.new_zeros(len(entities), messages.shape[1])
+        outputs, _ = self.cell(self._padded(rows, relations, messages))
+        last = (rows.sizes - 1).clamp_min(0)
+        vectors = outputs[torch.arange(len(distinct), device=last.device), last]
+        vectors = vectors * (rows.sizes > 0)[:, None]
+        result: Tensor = vectors[places]
+        return result
+
+    def _padded(self, rows: Rows, relations: Tensor, messages: Tensor) -> Tensor:
+        """(entities, most neighbours, d): each entity's messages in the order of a hash of relation and neighbour."""
+        row = rows.row_ids()
+        # Of the edge alone: the order must depend neither on the other edges nor on who else is embedded.
+        mixed = (rows.columns * 2654435761 + relations * 2246822519 + 12345) % 4294967296
+        order = torch.argsort(mixed, stable=True)
+        order = order[torch.argsort(row[order], stable=True)]
+        place = torch.arange(len(messages), device=messages.device) - rows.offsets[row]
+        padded = messages.new_zeros(rows.num_rows, int(rows.sizes.max()), messages.shape[1])
+        return padded.index_put((row, place), messages[order])
+
+
+class LANEncoder(NeighborEncoder):
+    """LAN: attention by logic rules between relations plus a neural one that sees the query and the neighbour.
+
+    Logic: ``P(r => q) / max over the entity's other relations r' of P(r' => r)``, where ``P(a => b)`` is the share of
+    the seen entities with relation a that have b too, and the maximum counts as a tenth at least. Shares of the sum
+    over the entity's edges are what is used; they are zero where none of its relations has to do with the query.
+    """
+
+    def __init__(
+        self,
+        num_seen: int,
+        num_relations: int,
+        dim: int,
+        dropout: float,
+        generator: torch.Generator,
+        max_neighbors: int = 64,
+    ) -> None:
+        super().__init__(num_seen, num_relations, dim, dropout, generator, max_neighbors)
+        self.query_aware = True
+        self.queries = nn.Parameter(glorot(2 * num_relations, dim, generator))
+        self.attention_map = nn.Parameter(glorot(2 * dim, dim, generator))
+        self.attention = nn.Parameter(glorot(1, dim, generator)[0])
+        self.implied: Tensor
+        self.register_buffer("implied", torch.zeros(2 * num_relations, 2 * num_relations))
+
+    def learn_implications(self, edges: Edges) -> None:
+        """Count how often relations go together, over edges of some weight; called once with the observed graph."""
+        size, visible = 2 * self.num_relations, edges.weights > 0
+        pairs = torch.unique((edges.rows.row_ids() * size + edges.relations)[visible])
+        has = torch.zeros(edges.rows.num_rows, size, device=pairs.device)
+        has[pairs // size, pairs % size] = 1.0
+        together = has.T @ has
+        self.implied.copy_(together / together.diagonal().clamp_min(1.0)[:, None])
+
+    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        distinct, places = torch.unique(entities, return_inverse=True)
+        rows, relations, weights = self.neighbors(states, distinct)
+        messages = self.messages(states, rows, relations)
+        redundant = self._redundancy(rows, relations)
+        pairs, entries = rows.pick(places)
+        asked, weights = queries[pairs.row_ids()], weights[entries]
+        dim = messages.shape[1]
+        keys, wanted = messages @ self.attention_map[dim:], self.queries @ self.attention_map[:dim]
+        neural = row_softmax(pairs, torch.tanh(keys[entries] + wanted[asked]) @ self.attention, weights)
+        logic = self.implied[relations[entries], asked] / redundant[entries] * weights
+        logic = logic / row_sums(pairs, logic).clamp_min(1e-6)[pairs.row_ids()]
+        return weighted_sum(Rows(pairs.offsets, entries, len(messages)), neural + logic, messages)
+
+    def _redundancy(self, rows: Rows, relations: Tensor) -> Tensor:
+        """(edges,): how strongly another relation of the same entity implies the edge's own; at least a tenth."""
+        size = 2 * self.num_relations
+        row = rows.row_ids()
+        present = torch.unique(row * size + relations)
+        by_row, relation = present // size, present % size
+        counts = torch.bincount(by_row, minlength=rows.num_rows)
+        offsets = torch.zeros_like(rows.offsets)
+        torch.cumsum(counts, 0, out=offsets[1:])
+        distinct = Rows(offsets, relation, size)
+        pairs, _ = distinct.pick(row)
+        target = relations[pairs.row_ids()]
+        strength = self.implied[pairs.columns, target] * (pairs.columns != target)
+        strongest = strength.new_zeros(len(relations)).scatter_reduce(0, pairs.row_ids(), strength, "amax")
+        return strongest.clamp_min(0.1)
+
+
+def pooled(rows: Rows, shares: Tensor, messages: Tensor) -> Tensor:
+    """(rows, d): each row's messages (one an entry) summed with their shares."""
+    places = Rows(rows.offsets, torch.arange(len(messages), device=messages.device), max(len(messages), 1))
+    if len(messages) == 0:
+        return messages.new_zeros(rows.num_rows, messages.shape[1])
+    return weighted_sum(places, shares, messages)
+
+
+def make_encoder(
+    name: str, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator, **options: int
+) -> Encoder:
+    """An encoder by name, with the options it takes."""
+    if name not in ENCODERS:
+        raise unknown_name("encoder", name, ENCODERS)
+    kind, takes = ENCODERS[name]
+    chosen = {key: options[key] for key in takes if key in options}
+    return kind(num_seen, num_relations, dim, dropout, generator, **chosen)
+
+
+ENCODERS: dict[str, tuple[type[Encoder], tuple[str, ...]]] = {
+    "vn": (VNEncoder, ("layers", "query_aware", "normalise")),
+    "mean": (MeanEncoder, ("max_neighbors",)),
+    "lstm": (LSTMEncoder, ("max_neighbors",)),
+    "lan": (LANEncoder, ("max_neighbors",)),
+}

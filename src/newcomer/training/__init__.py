@@ -1,0 +1,1 @@
+"""Training the VN network and its baselines: Algorithm 1 of the paper, on a CPU or a GPU."""

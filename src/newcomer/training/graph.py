@@ -1,0 +1,159 @@
+"""From a data set and its virtual neighbours to the tensors that training and inference work on.
+
+Facts and virtual triples share one set of edges. Every edge knows the triple it comes from, so that hiding a triple, or
+giving it a soft label, is a matter of one weight.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from newcomer.graph import Graph, Ids, TripleArray, concatenate
+from newcomer.nn.layers import Edges
+from newcomer.nn.sparse import Rows
+from newcomer.rules.neighbors import VirtualNeighbors
+
+PREMISES = 3
+
+
+@dataclass(frozen=True)
+class Groundings:
+    """Why virtual triples are believed: row of the triple, confidence, premises (-1 where there are fewer)."""
+
+    rows: Tensor  # (groundings,) ascending
+    offsets: Tensor  # (virtual + 1,)
+    confidence: Tensor  # (groundings,)
+    premises: Tensor  # (groundings, 3, 3)
+
+
+@dataclass(frozen=True)
+class TrainingGraph:
+    """Triples, the edges they make, and what rests on what.
+
+    Triples are numbered facts first, then virtual ones; ``sources`` gives each edge's number. ``dependents`` lists for
+    each fact the virtual triples that some grounding infers from it: they must go when the fact is hidden.
+    """
+
+    num_entities: int
+    num_relations: int
+    facts: Tensor  # (facts, 3)
+    virtual: Tensor  # (virtual, 3)
+    rows: Rows
+    relations: Tensor
+    sources: Tensor
+    groundings: Groundings
+    dependents: Rows
+
+    def edges(self, triple_weights: Tensor, hidden: Tensor | None = None) -> Edges:
+        """The edges with a weight a triple; ``hidden`` entities count as newcomers: only such look at them."""
+        weights = triple_weights[self.sources]
+        if hidden is not None:
+            looks_at_hidden = hidden[self.rows.columns] & ~hidden[self.rows.row_ids()]
+            weights = weights.masked_fill(looks_at_hidden, 0.0)
+        return Edges(self.rows, self.relations, weights)
+
+    def resting_on(self, facts: Tensor) -> Tensor:
+        """The virtual triples inferred from any of these facts."""
+        picked, _ = self.dependents.pick(facts)
+        distinct: Tensor = torch.unique(picked.columns)
+        return distinct
+
+
+def build_training_graph(
+    graph: Graph, num_entities: int, virtual: VirtualNeighbors | None, device: torch.device
+) -> TrainingGraph:
+    """The edges of entities ``0..num_entities``: all facts of the graph and the virtual triples among them."""
+    facts = graph.triples
+    kept, groundings = _within(virtual, num_entities)
+    rows, relations, sources = _edges(concatenate([facts, kept]), num_entities, graph.num_relations, device)
+    numbers = _fact_numbers(graph, groundings.premises.reshape(-1, 3)).reshape(-1, PREMISES)
+    return TrainingGraph(
+        num_entities,
+        graph.num_relations,
+        _tensor(facts.rows, device),
+        _tensor(kept.rows, device),
+        rows,
+        relations,
+        sources,
+        Groundings(
+            _tensor(groundings.rows, device),
+            _tensor(groundings.offsets, device),
+            torch.tensor(groundings.confidence, dtype=torch.float32, device=device),
+            _tensor(groundings.premises, device),
+        ),
+        _dependents(numbers, groundings.rows, len(facts), len(kept), device),
+    )
+
+
+@dataclass(frozen=True)
+class _Grounded:
+    rows: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    confidence: npt.NDArray[np.float64]
+    premises: Ids
+
+
+def _within(virtual: VirtualNeighbors | None, num_entities: int) -> tuple[TripleArray, _Grounded]:
+    """The virtual triples both of whose ends are among the first entities, with their groundings."""
+    if virtual is None or len(virtual) == 0:
+        none = np.empty(0, dtype=np.int64)
+        return TripleArray.empty(), _Grounded(
+            none, np.zeros(1, np.int64), none.astype(float), np.empty((0, 3, 3), np.int32)
+        )
+    triples = virtual.triples
+    keep = (triples.heads < num_entities) & (triples.tails < num_entities)
+    counts = virtual.grounding_counts
+    chosen = np.repeat(keep, counts)
+    rows = np.repeat(np.arange(int(keep.sum())), counts[keep])
+    offsets = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int64)
+    grounded = _Grounded(rows, offsets, virtual.grounding_strength[chosen], virtual.premises[chosen])
+    return triples.take(keep), grounded
+
+
+def _edges(
+    triples: TripleArray, num_entities: int, num_relations: int, device: torch.device
+) -> tuple[Rows, Tensor, Tensor]:
+    """Each triple as an edge of its head and, inverted, of its tail, sorted by row, relation, column."""
+    numbers = np.arange(len(triples))
+    row = np.concatenate([triples.heads, triples.tails])
+    relation = np.concatenate([triples.relations, triples.relations + num_relations])
+    column = np.concatenate([triples.tails, triples.heads])
+    order = np.lexsort((column, relation, row))
+    offsets = np.zeros(num_entities + 1, dtype=np.int64)
+    np.cumsum(np.bincount(row, minlength=num_entities), out=offsets[1:])
+    rows = Rows(_tensor(offsets, device), _tensor(column[order], device), num_entities)
+    return rows, _tensor(relation[order], device), _tensor(np.concatenate([numbers, numbers])[order], device)
+
+
+def _fact_numbers(graph: Graph, triples: Ids) -> npt.NDArray[np.int64]:
+    """The number of each triple among the graph's facts; -1 where it is none."""
+    facts, size = graph.triples, graph.num_entities
+    keys = (facts.heads.astype(np.int64) * graph.num_relations + facts.relations) * size + facts.tails
+    wanted = (triples[:, 0].astype(np.int64) * graph.num_relations + triples[:, 1]) * size + triples[:, 2]
+    if len(keys) == 0:
+        return np.full(len(triples), -1, dtype=np.int64)
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where((keys[place] == wanted) & (triples[:, 1] >= 0), place, -1)
+
+
+def _dependents(
+    premise_numbers: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    num_facts: int,
+    num_virtual: int,
+    device: torch.device,
+) -> Rows:
+    fact = premise_numbers.reshape(-1)
+    conclusion = np.repeat(rows, PREMISES)
+    pairs = np.unique(fact[fact >= 0] * max(num_virtual, 1) + conclusion[fact >= 0])
+    fact, conclusion = pairs // max(num_virtual, 1), pairs % max(num_virtual, 1)
+    offsets = np.zeros(num_facts + 1, dtype=np.int64)
+    np.cumsum(np.bincount(fact, minlength=num_facts), out=offsets[1:])
+    return Rows(_tensor(offsets, device), _tensor(conclusion, device), max(num_virtual, 1))
+
+
+def _tensor(array: npt.NDArray[np.integer], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.array(array, dtype=np.int64)).to(device)

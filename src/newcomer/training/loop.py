@@ -1,0 +1,167 @@
+"""Algorithm 1, readable from top to bottom.
+
+Each mini-batch of facts is hidden from the graph together with every virtual triple inferred from it, and a share of
+its entities is embedded as if it had just arrived. The soft labels of a mini-batch of virtual triples are refreshed
+with the current embeddings. The loss is cross entropy on facts and corrupted facts, plus cross entropy of the virtual
+triples against their labels, plus a penalty on long vectors.
+
+A fact that leaves one of its ends without any visible edge counts as a toss-up, whatever the model says of it: nothing
+is left to infer it from, yet that an entity has become empty would give it away.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from newcomer.config import Config, ModelConfig
+from newcomer.nn.decoders import make_decoder
+from newcomer.nn.encoders import LANEncoder, States, make_encoder
+from newcomer.nn.model import Model
+from newcomer.nn.sparse import row_sums
+from newcomer.training.graph import TrainingGraph
+from newcomer.training.scorer import virtual_labels
+
+FIRST_LABELS = {"soft": 0.5, "hard": 1.0, "none": 0.0}  # of virtual triples that training has not come to yet
+
+
+def build_model(config: ModelConfig, num_seen: int, num_relations: int, seed: int) -> Model:
+    """A fresh model; the same seed gives the same one on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    encoder = make_encoder(
+        config.encoder,
+        num_seen,
+        num_relations,
+        config.dim,
+        config.dropout,
+        generator,
+        layers=config.layers,
+        query_aware=config.query_aware,
+        normalise=config.normalise,
+        max_neighbors=config.max_neighbors,
+    )
+    options = {"gamma": config.gamma} if config.decoder == "transe" else {}
+    return Model(encoder, make_decoder(config.decoder, num_relations, config.dim, generator, **options))
+
+
+@dataclass
+class EpochReport:
+    """What an epoch cost and gave."""
+
+    epoch: int
+    loss: float
+    fact_loss: float
+    virtual_loss: float
+    mean_label: float
+
+
+class Trainer:
+    """A model, its optimiser and the labels it believes; one call of `epoch` is one pass over the facts."""
+
+    def __init__(self, config: Config, graph: TrainingGraph, device: torch.device) -> None:
+        self.config, self.graph, self.device = config, graph, device
+        self.model = build_model(config.model, graph.num_entities, graph.num_relations, config.seed).to(device)
+        if isinstance(self.model.encoder, LANEncoder):
+            stated = self._weights(torch.zeros(len(graph.virtual), device=device))
+            self.model.encoder.learn_implications(graph.edges(stated))
+        self.labels = torch.full((len(graph.virtual),), FIRST_LABELS[config.model.labels], device=device)
+        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=config.training.lr)
+
+    def _weights(self, labels: Tensor) -> Tensor:
+        """A weight a triple: facts are certain."""
+        return torch.cat([torch.ones(len(self.graph.facts), device=self.device), labels])
+
+    def epoch(self, number: int) -> EpochReport:
+        """One pass; all randomness follows from the seed and the epoch, so a run can go on from any epoch."""
+        self.model.train()
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + number)
+        # Dropout draws from the global generator of the device.
+        torch.manual_seed(self.config.seed * 1_000_003 + number)
+        sums = torch.zeros(3, device=self.device)
+        batches = list(self._batches(generator))
+        for facts, virtual in batches:
+            sums += self._step(facts, virtual, generator)
+        loss, fact_loss, virtual_loss = (sums / len(batches)).tolist()
+        mean_label = float(self.labels.mean()) if len(self.labels) else 0.0
+        return EpochReport(number, loss, fact_loss, virtual_loss, mean_label)
+
+    def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        count = min(self.config.training.batches, len(self.graph.facts))
+        facts = torch.randperm(len(self.graph.facts), generator=generator).to(self.device)
+        used = len(self.graph.virtual) if self.config.model.labels != "none" else 0
+        virtual = torch.randperm(used, generator=generator).to(self.device)
+        yield from zip(facts.tensor_split(count), virtual.tensor_split(count), strict=True)
+
+    def _step(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
+        """Learn from a mini-batch; gives (3,): the loss, and the parts of facts and of virtual triples."""
+        training = self.config.training
+        triples, negatives = self._questions(facts, generator)
+        hidden = self._newcomers(triples, generator)
+        edges = self.graph.edges(self._without(facts, virtual), hidden)
+        states = self.model.encoder.states(edges, ~hidden)
+        fact_loss = self._fact_loss(states, triples, negatives)
+        virtual_loss = self._virtual_loss(states, virtual)
+        loss = fact_loss + training.virtual_weight * virtual_loss + training.l2 * self._penalty(triples)
+        self._descend(loss)
+        return torch.stack([loss.detach(), fact_loss.detach(), virtual_loss.detach()])
+
+    def _without(self, facts: Tensor, virtual: Tensor) -> Tensor:
+        """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
+        weights = self._weights(self.labels)
+        weights[facts] = 0.0
+        weights[len(self.graph.facts) + torch.cat([virtual, self.graph.resting_on(facts)])] = 0.0
+        return weights
+
+    def _fact_loss(self, states: States, triples: Tensor, negatives: Tensor) -> Tensor:
+        """Compare the scores of true and corrupted triples with what they are."""
+        visible = row_sums(states.edges.rows, states.edges.weights) > 0
+        inferable = visible[triples[:, 0]] & visible[triples[:, 2]]
+        positive, negative = self.model.contrast(states, triples, negatives)
+        return cross_entropy(positive.where(inferable, 0.0), negative.where(inferable[:, None], 0.0))
+
+    def _virtual_loss(self, states: States, virtual: Tensor) -> Tensor:
+        """Refresh the labels of these virtual triples and compare the scores with them."""
+        if len(virtual) == 0:
+            return states.edges.weights.new_zeros(())
+        config = self.config.model
+        labels = virtual_labels(self.model, states, self.graph, virtual, config.labels, config.soft_label_c)
+        self.labels[virtual] = labels
+        scores = self.model.scores(states, self.graph.virtual[virtual])
+        return functional.binary_cross_entropy_with_logits(scores, labels)
+
+    def _descend(self, loss: Tensor) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.config.training.grad_clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.grad_clip)
+        self.optimiser.step()
+
+    def _questions(self, facts: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The facts, half of them turned round, and entities to replace their tails with: either end is corrupted."""
+        triples = self.graph.facts[facts]
+        turn = torch.rand(len(facts), generator=generator).to(self.device) < 0.5
+        turned = torch.stack([triples[:, 2], self.model.inverse(triples[:, 1]), triples[:, 0]], dim=1)
+        size = (len(facts), self.config.training.negatives)
+        negatives = torch.randint(self.graph.num_entities, size, generator=generator).to(self.device)
+        return torch.where(turn[:, None], turned, triples), negatives
+
+    def _newcomers(self, triples: Tensor, generator: torch.Generator) -> Tensor:
+        """(entities,): who counts as a newcomer in this batch: one end of a share of its facts."""
+        chosen = torch.rand(len(triples), generator=generator).to(self.device) < self.config.training.newcomer_share
+        either = torch.rand(len(triples), generator=generator).to(self.device) < 0.5
+        hidden = torch.zeros(self.graph.num_entities, dtype=torch.bool, device=self.device)
+        hidden[torch.where(either, triples[:, 0], triples[:, 2])[chosen]] = True
+        return hidden
+
+    def _penalty(self, triples: Tensor) -> Tensor:
+        vectors = self.model.encoder.vectors[triples[:, [0, 2]].reshape(-1)]
+        return vectors.square().mean() + self.model.decoder.penalty(triples[:, 1])
+
+
+def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
+    """Cross entropy of scores that should be true (n,) and false (n, k), each kind with the same say."""
+    true = functional.softplus(-positive).mean()
+    false = functional.softplus(negative).mean()
+    return true + false

@@ -1,0 +1,245 @@
+"""Contracts that every encoder keeps, and each one against a loop written from its formula."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import complaint
+from newcomer.nn.encoders import ENCODERS, Encoder, LANEncoder, NeighborEncoder, States, join_edges, make_encoder
+from newcomer.nn.layers import Edges
+from nn_oracle import LOOPS, edges_of, lists_of, query_loop, random_edges, structure_loop
+
+DIM, RELATIONS, SEEN = 4, 3, 7
+# Every encoder by name, and the variants of those that have some.
+KINDS: dict[str, tuple[str, dict[str, int]]] = {
+    **{name: (name, {}) for name in ENCODERS},
+    "vn without queries": ("vn", {"query_aware": False, "layers": 2}),
+    "vn without degrees": ("vn", {"normalise": False, "layers": 1}),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def encoder_of(kind: str, seed: int = 0, seen: int = SEEN, dim: int = DIM, dropout: float = 0.0) -> Encoder:
+    name, options = KINDS[kind]
+    return make_encoder(name, seen, RELATIONS, dim, dropout, torch.Generator().manual_seed(seed), **options).double()
+
+
+def prepared(kind: str, edges: Edges, seed: int = 0, seen: int = SEEN, dim: int = DIM) -> Encoder:
+    encoder = encoder_of(kind, seed, seen, dim)
+    if isinstance(encoder, LANEncoder):
+        encoder.learn_implications(edges)
+    return encoder
+
+
+def everything(count: int = SEEN) -> tuple[Tensor, Tensor]:
+    """All entities with all queries."""
+    return torch.cartesian_prod(torch.arange(count), torch.arange(2 * RELATIONS)).unbind(dim=1)
+
+
+def vectors_of(encoder: Encoder, states: States, count: int = SEEN) -> Tensor:
+    return encoder.embed(states, *everything(count)).detach()
+
+
+@every_kind
+@pytest.mark.parametrize("seed", range(4))
+def test_an_encoder_equals_a_loop(kind, seed):
+    edges = random_edges(seed)
+    encoder = prepared(kind, edges, seed)
+    found = vectors_of(encoder, encoder.states(edges))
+    if isinstance(encoder, NeighborEncoder):
+        around, loop = lists_of(edges), LOOPS[kind]
+        pairs = zip(*(x.tolist() for x in everything()), strict=True)
+        expected = torch.stack([loop(encoder, encoder.vectors, around[e], q) for e, q in pairs])
+    else:
+        last = encoder.vectors
+        for layer in encoder.structure:
+            last = structure_loop(layer, edges, last, last)
+        ask = everything()
+        expected = query_loop(encoder.query, edges, last, *ask) if encoder.query_aware else last[ask[0]]
+    torch.testing.assert_close(found, expected.detach())
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_vectors_are_finite_and_have_the_shape_asked_for(kind, dtype):
+    edges = random_edges(0, dtype=dtype)
+    encoder = prepared(kind, edges).to(dtype)
+    entities, queries = torch.tensor([0, 1, 0, 2, 2]), torch.tensor([5, 0, 5, 1, 2])  # 0 and 1 have no visible edge
+    vectors = encoder.embed(encoder.states(edges), entities, queries)
+    assert vectors.shape == (5, DIM) and vectors.dtype == dtype
+    assert bool(torch.isfinite(vectors).all())
+    nobody = torch.zeros(0, dtype=torch.int64)
+    assert encoder.embed(encoder.states(edges), nobody, nobody).shape == (0, DIM)
+
+
+@every_kind
+def test_entities_of_a_graph_without_edges_have_finite_vectors(kind):
+    edges = edges_of([[] for _ in range(SEEN)], SEEN)
+    encoder = prepared(kind, edges)
+    assert bool(torch.isfinite(vectors_of(encoder, encoder.states(edges))).all())
+
+
+@every_kind
+def test_gradients_reach_every_parameter(kind):
+    edges = random_edges(0)
+    encoder = prepared(kind, edges)
+    encoder.embed(encoder.states(edges), *everything()).square().sum().backward()
+    for name, parameter in encoder.named_parameters():
+        assert parameter.grad is not None and bool(torch.isfinite(parameter.grad).all()), name
+        assert bool((parameter.grad != 0).any()), name
+
+
+@every_kind
+def test_the_same_seed_gives_the_same_vectors_and_another_one_others(kind):
+    edges = random_edges(0)
+    first, again, other = (prepared(kind, edges, seed) for seed in (3, 3, 4))
+    vectors = [vectors_of(encoder, encoder.states(edges)) for encoder in (first, again, other)]
+    assert torch.equal(vectors[0], vectors[1])
+    assert not torch.allclose(vectors[0], vectors[2])
+
+
+@every_kind
+@pytest.mark.parametrize("seed", range(3))
+def test_a_batch_is_embedded_as_its_members_alone(kind, seed):
+    edges = random_edges(seed)
+    encoder = prepared(kind, edges, seed)
+    states, (entities, queries) = encoder.states(edges), everything()
+    alone = [encoder.embed(states, entities[k : k + 1], queries[k : k + 1]) for k in range(len(entities))]
+    torch.testing.assert_close(encoder.embed(states, entities, queries), torch.cat(alone))
+
+
+@every_kind
+def test_the_query_matters_exactly_where_an_encoder_says_so(kind):
+    edges = random_edges(0)
+    encoder = prepared(kind, edges)
+    of_query = vectors_of(encoder, encoder.states(edges)).reshape(SEEN, 2 * RELATIONS, DIM)
+    assert encoder.query_aware != torch.equal(of_query, of_query[:, :1].expand_as(of_query))
+
+
+@every_kind
+def test_who_counts_as_a_newcomer_does_not_use_its_trained_vector(kind):
+    edges = random_edges(0)
+    encoder, own = prepared(kind, edges), torch.ones(SEEN, dtype=torch.bool)
+    own[4] = False
+    before, with_all = vectors_of(encoder, encoder.states(edges, own)), vectors_of(encoder, encoder.states(edges))
+    with torch.no_grad():
+        encoder.vectors[4] += 5.0
+    assert torch.equal(before, vectors_of(encoder, encoder.states(edges, own)))
+    assert not torch.allclose(with_all, vectors_of(encoder, encoder.states(edges)))
+
+
+@every_kind
+def test_dropout_acts_while_training_only(kind):
+    edges = random_edges(0)
+    encoder = encoder_of(kind, dropout=0.5)
+    if isinstance(encoder, LANEncoder):
+        encoder.learn_implications(edges)
+    torch.manual_seed(0)
+    trained = [vectors_of(encoder.train(), encoder.states(edges)) for _ in range(2)]
+    assert not torch.equal(*trained)
+    torch.testing.assert_close(*(vectors_of(encoder.eval(), encoder.states(edges)) for _ in range(2)), rtol=0, atol=0)
+
+
+@every_kind
+@pytest.mark.parametrize(("seen", "dim", "newcomers"), [(SEEN, DIM, 1), (SEEN, DIM, 5), (150, 100, 37)])
+def test_newcomers_change_no_bit_of_a_seen_entity(kind, seen, dim, newcomers):
+    edges = random_edges(1, seen, seen, dtype=torch.float32)
+    encoder = prepared(kind, edges, seen=seen, dim=dim).float()
+    alone = encoder.states(edges)
+    ask = torch.arange(seen).repeat(2), torch.arange(2 * seen) % (2 * RELATIONS)
+    before = encoder.embed(alone, *ask)
+    arrived = encoder.extend(alone, random_edges(2, newcomers, seen + newcomers, dtype=torch.float32))
+    assert torch.equal(encoder.embed(arrived, *ask), before)
+    for old, new in zip(alone.layers, arrived.layers, strict=True):
+        assert torch.equal(new[:seen], old)
+    nobody = encoder.extend(alone, edges_of([], seen, torch.float32))
+    assert torch.equal(encoder.embed(nobody, *ask), before)
+    everyone = torch.arange(seen + newcomers)
+    assert bool(torch.isfinite(encoder.embed(arrived, everyone, everyone % (2 * RELATIONS))).all())
+
+
+@every_kind
+@pytest.mark.parametrize("seed", range(3))
+def test_a_seen_entity_as_a_newcomer_gets_the_vector_of_one_that_arrives(kind, seed):
+    lists = lists_of(random_edges(seed))
+    last = SEEN - 1
+    lists[last] = [edge for edge in lists[last] if edge[1] != last] + [(1, 3, 1.0), (4, 2, 0.7)]
+    seen = [[edge for edge in row if edge[1] != last] for row in lists[:last]]  # nobody looks at it
+    hidden = edges_of([*seen, lists[last]], SEEN)
+    encoder, own = prepared(kind, hidden, seed), torch.arange(SEEN) != last
+    as_if = encoder.embed(encoder.states(hidden, own), torch.full((6,), last), torch.arange(6))
+    small = prepared(kind, hidden, seed, seen=last)
+    known = {name: value for name, value in encoder.state_dict().items() if name != "vectors"}
+    small.load_state_dict({**known, "vectors": encoder.vectors.detach()[:last]})
+    arrived = small.extend(small.states(edges_of(seen, last)), edges_of([lists[last]], SEEN))
+    torch.testing.assert_close(small.embed(arrived, torch.full((6,), last), torch.arange(6)), as_if)
+    assert float(as_if.detach().abs().sum()) > 0
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_baselines_hear_nothing_from_newcomers(name):
+    edges = random_edges(0)
+    encoder = prepared(name, edges)
+    seen = encoder.states(edges)
+    both = encoder.extend(seen, edges_of([[(0, 3, 1.0), (1, SEEN + 1, 1.0)], [(2, SEEN, 1.0)]], SEEN + 2))
+    alone = encoder.extend(seen, edges_of([[(0, 3, 1.0)]], SEEN + 1))
+    ask = torch.full((6,), SEEN), torch.arange(6)
+    torch.testing.assert_close(encoder.embed(both, *ask), encoder.embed(alone, *ask))
+    assert not encoder.embed(both, torch.full((6,), SEEN + 1), torch.arange(6)).any()  # tied to a newcomer only
+
+
+def test_vn_hears_from_newcomers_what_they_heard():
+    edges = random_edges(0)
+    encoder = prepared("vn without queries", edges)
+    seen = encoder.states(edges)
+    tied = encoder.extend(seen, edges_of([[(0, 3, 1.0)], [(2, SEEN, 1.0)]], SEEN + 2))
+    apart = encoder.extend(seen, edges_of([[(0, 3, 1.0)], []], SEEN + 2))
+    assert tied.layers[-1][SEEN + 1].any() and not apart.layers[-1][SEEN + 1].any()
+
+
+@pytest.mark.parametrize("size", [5, 6, 7, 11, 12, 100])
+def test_with_many_neighbors_an_evenly_spread_part_is_looked_at(size):
+    lists = [[(0, k, 1.0) for k in range(size)]] + [[] for _ in range(size - 1)]
+    encoder = make_encoder(
+        "mean", size, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0), max_neighbors=6
+    ).double()
+    rows, _, _ = encoder.neighbors(encoder.states(edges_of(lists, size)), torch.tensor([0]))
+    columns = rows.columns.tolist()
+    assert len(columns) == min(size, 6)
+    gaps = {b - a for a, b in zip(columns, [*columns[1:], size], strict=True)}
+    assert columns[0] == 0 and max(gaps) - min(gaps) <= 1
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_hidden_edge_does_not_decide_which_others_are_looked_at(name):
+    options = {"max_neighbors": 4}
+    encoder = make_encoder(name, 20, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0), **options).double()
+    around = [(k % 4, k, float(k not in (3, 4, 8))) for k in range(12)]
+    others = [[] for _ in range(19)]
+    hidden, without = (edges_of([row, *others], 20) for row in (around, [e for e in around if e[2]]))
+    if isinstance(encoder, LANEncoder):
+        encoder.learn_implications(hidden)
+    ask = torch.zeros(6, dtype=torch.int64), torch.arange(6)
+    expected = encoder.embed(encoder.states(without), *ask)
+    assert torch.equal(encoder.embed(encoder.states(hidden), *ask), expected)
+
+
+def test_implications_are_shares_of_entities_that_have_both():
+    encoder = encoder_of("lan", seen=4)
+    edges = edges_of([[(0, 1, 1.0), (1, 2, 1.0), (1, 3, 1.0)], [(0, 0, 1.0)], [(0, 0, 1.0), (2, 0, 0.0)], []], 4)
+    encoder.learn_implications(edges)
+    assert encoder.implied[0].tolist() == pytest.approx([1.0, 1 / 3, 0, 0, 0, 0])
+    assert encoder.implied[1].tolist() == [1.0, 1.0, 0, 0, 0, 0]
+    assert not encoder.implied[2:].any()  # the only edge of relation 2 is hidden
+
+
+def test_joined_edges_are_the_rows_of_both():
+    first, second = random_edges(0), random_edges(1, 3, SEEN + 3)
+    joined = join_edges(first, second)
+    assert lists_of(joined) == lists_of(first) + lists_of(second)
+    assert joined.rows.width == SEEN + 3
+
+
+def test_an_unknown_encoder_is_named_with_those_there_are():
+    message = str(complaint(make_encoder, "maen", SEEN, RELATIONS, DIM, 0.0, torch.Generator()))
+    assert "'maen'" in message and "'mean'" in message

@@ -1,0 +1,69 @@
+"""A model scores triples with each end embedded as the relation asks for it."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from newcomer.nn.decoders import DECODERS, make_decoder
+from newcomer.nn.encoders import ENCODERS, LANEncoder, make_encoder
+from newcomer.nn.layers import Edges
+from newcomer.nn.model import Model
+from nn_oracle import random_edges
+
+DIM, RELATIONS, SEEN = 4, 3, 7
+TRIPLES = torch.tensor([[2, 0, 3], [3, 4, 2], [2, 0, 3], [0, 1, 1], [5, 2, 5], [6, 5, 4]])
+NEGATIVES = torch.tensor([[0, 3], [1, 1], [6, 2], [5, 4], [3, 3], [2, 0]])
+
+
+def model_of(encoder: str, decoder: str = "complex") -> tuple[Model, Edges]:
+    generator, edges = torch.Generator().manual_seed(0), random_edges(0)
+    encoding = make_encoder(encoder, SEEN, RELATIONS, DIM, 0.0, generator).double()
+    if isinstance(encoding, LANEncoder):
+        encoding.learn_implications(edges)
+    return Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator)).double(), edges
+
+
+def by_hand(model: Model, edges: Edges, head: int, relation: int, tail: int) -> Tensor:
+    states = model.encoder.states(edges)
+    back = relation - RELATIONS if relation >= RELATIONS else relation + RELATIONS
+    of_head = model.encoder.embed(states, torch.tensor([head]), torch.tensor([relation]))
+    of_tail = model.encoder.embed(states, torch.tensor([tail]), torch.tensor([back]))
+    return model.decoder.triples(of_head, torch.tensor([relation]), of_tail)[0]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_triple_is_scored_with_its_tail_asked_back(encoder, decoder):
+    model, edges = model_of(encoder, decoder)
+    expected = torch.stack([by_hand(model, edges, *triple) for triple in TRIPLES.tolist()])
+    states = model.encoder.states(edges)
+    torch.testing.assert_close(model.scores(states, TRIPLES), expected)
+    torch.testing.assert_close(model.truths(states, TRIPLES), torch.sigmoid(expected))
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_triple_and_its_inverse_are_one_statement(encoder, decoder):
+    model, edges = model_of(encoder, decoder)
+    states = model.encoder.states(edges)
+    turned = torch.stack([TRIPLES[:, 2], model.inverse(TRIPLES[:, 1]), TRIPLES[:, 0]], dim=1)
+    torch.testing.assert_close(model.scores(states, turned), model.scores(states, TRIPLES))
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_contrast_scores_each_triple_and_each_corrupted_one(encoder, decoder):
+    model, edges = model_of(encoder, decoder)
+    states = model.encoder.states(edges)
+    positive, negative = model.contrast(states, TRIPLES, NEGATIVES)
+    torch.testing.assert_close(positive, model.scores(states, TRIPLES))
+    for column in range(NEGATIVES.shape[1]):
+        corrupted = torch.cat([TRIPLES[:, :2], NEGATIVES[:, column : column + 1]], dim=1)
+        torch.testing.assert_close(negative[:, column], model.scores(states, corrupted))
+
+
+def test_the_inverse_of_the_inverse_is_the_relation():
+    model, _ = model_of("mean")
+    relations = torch.arange(2 * RELATIONS)
+    assert model.inverse(relations).tolist() == [3, 4, 5, 0, 1, 2]
+    assert torch.equal(model.inverse(model.inverse(relations)), relations)

@@ -1,0 +1,431 @@
+"""Training: the same every time, from any epoch on; it learns what can be learned, and nothing that is hidden."""
+
+import io
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from newcomer.config import Config, ModelConfig, TrainingConfig
+from newcomer.data import load_dataset
+from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.nn.decoders import DECODERS
+from newcomer.nn.encoders import ENCODERS
+from newcomer.rules.neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.rules.rule import Kind, Rule, RuleSet
+from newcomer.tasks.link_prediction import evaluate
+from newcomer.training.graph import TrainingGraph, build_training_graph
+from newcomer.training.loop import Trainer, build_model, cross_entropy
+from newcomer.training.scorer import ModelScorer, virtual_labels
+from nn_oracle import one_thread
+from rule_oracle import graph_of, random_rows, random_rules
+
+CPU = torch.device("cpu")
+ANY = NeighborLimits(min_confidence=0.0, min_support=1)
+CHANCE = 2 * math.log(2)
+SEEN, NEWCOMERS, RELATIONS = 20, 5, 3
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
+
+
+def config_of(encoder: str = "vn", decoder: str = "distmult", seed: int = 0, **settings: object) -> Config:
+    fields = TrainingConfig.__dataclass_fields__
+    training = {name: value for name, value in settings.items() if name in fields}
+    model = {name: value for name, value in settings.items() if name not in fields}
+    small = {"dim": 8, "layers": 2, "gamma": 3.0, **model}
+    loop = {"batches": 6, "negatives": 8, "lr": 0.02, **training}
+    sections = ModelConfig(encoder=encoder, decoder=decoder, **small), TrainingConfig(**loop)
+    return Config(preset="made", seed=seed, model=sections[0], training=sections[1])
+
+
+def random_dataset(seed: int = 0) -> tuple[InductiveDataset, VirtualNeighbors, VirtualNeighbors]:
+    """Seen entities and newcomers, one of them tied to another, with what random rules conclude about either."""
+    rng = np.random.default_rng(seed)
+    ring = [(e, 0, (e + 1) % SEEN) for e in range(SEEN)]
+    rows = [*random_rows(rng, SEEN, RELATIONS, 50), *ring]
+    observed = graph_of(rows, SEEN + NEWCOMERS, RELATIONS)
+    ties = [(SEEN + k // 3, k % RELATIONS, int(rng.integers(SEEN))) for k in range(3 * NEWCOMERS)]
+    auxiliary = Graph.build(observed.entities, observed.relations, TripleArray.of([*ties, (SEEN, 2, SEEN + 1)]))
+    tests = TripleArray.of([(SEEN + k, 1, int(rng.integers(SEEN))) for k in range(NEWCOMERS)])
+    dataset = InductiveDataset("random", observed, auxiliary, TripleArray.empty(), tests)
+    rules = random_rules(rng, SEEN, RELATIONS, 10)
+    seen = virtual_neighbors(rules, observed.adjacency, np.arange(SEEN, dtype=np.int32), ANY)
+    return dataset, seen, virtual_neighbors(rules, dataset.own_facts, dataset.newcomers, ANY)
+
+
+DATASET, SEEN_VIRTUAL, NEW_VIRTUAL = random_dataset()
+GRAPH = build_training_graph(DATASET.observed, SEEN, SEEN_VIRTUAL, CPU)
+PLAIN = build_training_graph(DATASET.observed, SEEN, None, CPU)
+assert len(SEEN_VIRTUAL) > 30 and len(NEW_VIRTUAL) > 10
+
+
+def trained(config: Config, graph: TrainingGraph = GRAPH, epochs: int = 2) -> Trainer:
+    trainer = Trainer(config, graph, CPU)
+    for number in range(epochs):
+        trainer.epoch(number)
+    return trainer
+
+
+def same(first: Trainer, second: Trainer) -> bool:
+    one, other = first.model.state_dict(), second.model.state_dict()
+    return all(torch.equal(one[name], other[name]) for name in one) and torch.equal(first.labels, second.labels)
+
+
+@every_encoder
+def test_the_same_seed_gives_the_same_weights_and_another_one_others(encoder):
+    first = trained(config_of(encoder))
+    torch.rand(7)  # what else is drawn in the process does not matter
+    assert same(first, trained(config_of(encoder)))
+    assert not same(first, trained(config_of(encoder, seed=1)))
+
+
+@every_encoder
+def test_a_run_goes_on_from_a_saved_epoch_as_if_it_had_never_stopped(encoder):
+    config = config_of(encoder)
+    stopped, file = trained(config, epochs=2), io.BytesIO()
+    torch.save([stopped.model.state_dict(), stopped.optimiser.state_dict(), stopped.labels], file)
+    resumed = Trainer(config, GRAPH, CPU)
+    file.seek(0)
+    model, optimiser, resumed.labels = torch.load(file, weights_only=True)
+    resumed.model.load_state_dict(model)
+    resumed.optimiser.load_state_dict(optimiser)
+    reports = [resumed.epoch(number) for number in (2, 3)]
+    uninterrupted = trained(config, epochs=3)
+    assert uninterrupted.epoch(3) == reports[-1]
+    assert same(uninterrupted, resumed)
+
+
+@every_encoder
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_step_moves_every_parameter(encoder, decoder):
+    trainer = trained(config_of(encoder, decoder, batches=1, dropout=0.0, newcomer_share=0.3), epochs=0)
+    generator = torch.Generator().manual_seed(0)
+    before = {name: value.detach().clone() for name, value in trainer.model.named_parameters()}
+    everything = torch.arange(0, len(GRAPH.facts), 3), torch.arange(0, len(GRAPH.virtual), 2)
+    losses = trainer._step(*everything, generator)
+    assert bool(torch.isfinite(losses).all())
+    for name, value in trainer.model.named_parameters():
+        assert value.grad is not None and bool(torch.isfinite(value.grad).all()), name
+        assert not torch.equal(value, before[name]), name
+
+
+def test_soft_labels_are_refreshed_every_epoch_and_stay_between_0_and_1():
+    trainer = trained(config_of(), epochs=0)
+    assert set(trainer.labels.tolist()) == {0.5}
+    seen = [trainer.labels.clone()]
+    for number in range(2):
+        report = trainer.epoch(number)
+        seen.append(trainer.labels.clone())
+        assert float(trainer.labels.min()) >= 0 and float(trainer.labels.max()) <= 1
+        assert report.mean_label == pytest.approx(float(trainer.labels.mean()))
+        assert report.virtual_loss > 0
+    assert bool((seen[1] != seen[0]).all()) and bool((seen[2] != seen[1]).all())
+
+
+@pytest.mark.parametrize("c", [0.0, 0.01, 5.0])
+def test_a_label_is_the_truth_plus_what_the_groundings_add(c):
+    trainer = trained(config_of("mean", dropout=0.0), epochs=1)
+    states = trainer.model.encoder.states(GRAPH.edges(trainer._weights(trainer.labels)))
+    which = torch.tensor([5, 0, 17, 3])
+    labels = virtual_labels(trainer.model, states, GRAPH, which, "soft", c)
+    assert not labels.requires_grad
+    for place, label in zip(which.tolist(), labels.tolist(), strict=True):
+        added = 0.0
+        for row in range(int(SEEN_VIRTUAL.offsets[place]), int(SEEN_VIRTUAL.offsets[place + 1])):
+            premises = torch.tensor([p for p in SEEN_VIRTUAL.premises[row].tolist() if p[1] >= 0])
+            truths = trainer.model.truths(states, premises).detach()
+            added += float(SEEN_VIRTUAL.grounding_strength[row]) * float(truths.prod())
+        truth = float(trainer.model.truths(states, GRAPH.virtual[place : place + 1]).detach())
+        assert label == pytest.approx(min(1.0, truth + c * added), abs=1e-5)
+
+
+def test_hard_labels_stay_one_and_no_labels_use_no_virtual_triple():
+    hard = trained(config_of(labels="hard"))
+    assert set(hard.labels.tolist()) == {1.0}
+    none = trained(config_of("mean", labels="none"))
+    assert set(none.labels.tolist()) == {0.0}
+    assert none.epoch(2).virtual_loss == 0.0
+    without = trained(config_of("mean", labels="none"), PLAIN, epochs=3)
+    weights = none.model.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in without.model.state_dict().items())
+    assert not same(hard, trained(config_of()))
+
+
+def test_implications_are_learned_from_facts_alone():
+    with_virtual, without = (Trainer(config_of("lan"), graph, CPU).model.encoder for graph in (GRAPH, PLAIN))
+    assert torch.equal(with_virtual.implied, without.implied)
+    assert 0 < float(without.implied.mean()) < 1
+
+
+def test_questions_are_the_facts_or_their_inverses():
+    trainer = trained(config_of(negatives=50), epochs=0)
+    facts = torch.arange(len(GRAPH.facts))
+    triples, negatives = trainer._questions(facts, torch.Generator().manual_seed(0))
+    turned = 0
+    for (h, r, t), fact in zip(triples.tolist(), GRAPH.facts.tolist(), strict=True):
+        turned += r >= RELATIONS
+        assert ([h, r, t] if r < RELATIONS else [t, r - RELATIONS, h]) == fact
+    assert 0.25 < turned / len(facts) < 0.75
+    assert negatives.shape == (len(facts), 50) and set(negatives.unique().tolist()) == set(range(SEEN))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_one_end_of_a_share_of_the_facts_counts_as_a_newcomer(share):
+    trainer = trained(config_of(newcomer_share=share), epochs=0)
+    triples = GRAPH.facts[: len(GRAPH.facts) // 3]
+    generator = torch.Generator().manual_seed(0)
+    touched = []
+    for _ in range(20):
+        hidden = trainer._newcomers(triples, generator)
+        touched.append(float((hidden[triples[:, 0]] | hidden[triples[:, 2]]).float().mean()))
+        assert not hidden[torch.tensor(sorted(set(range(SEEN)) - set(triples[:, [0, 2]].flatten().tolist())))].any()
+    assert (min(touched), max(touched)) == (share, share) if share in (0.0, 1.0) else 0.5 < min(touched) < 1
+
+
+def test_more_batches_than_facts_are_as_many_as_facts():
+    graph = build_training_graph(graph_of([(0, 0, 1), (1, 1, 2)], 3, RELATIONS), 3, None, CPU)
+    trainer = trained(config_of(batches=50), graph, epochs=0)
+    batches = list(trainer._batches(torch.Generator().manual_seed(0)))
+    assert sorted(facts.tolist() for facts, _ in batches) == [[0], [1]]
+    assert math.isfinite(trainer.epoch(0).loss)
+
+
+def test_every_triple_is_in_one_batch_of_an_epoch():
+    trainer = trained(config_of(), epochs=0)
+    facts, virtual = zip(*trainer._batches(torch.Generator().manual_seed(0)), strict=True)
+    assert torch.cat(facts).sort().values.tolist() == list(range(len(GRAPH.facts)))
+    assert torch.cat(virtual).sort().values.tolist() == list(range(len(GRAPH.virtual)))
+    assert len(facts) == 6
+
+
+def test_cross_entropy_gives_true_and_false_the_same_say():
+    positive, negative = torch.tensor([0.0, 2.0]), torch.tensor([[0.0, -1.0], [3.0, 0.5]])
+    true = sum(-math.log(1 / (1 + math.exp(-s))) for s in (0.0, 2.0)) / 2
+    false = sum(-math.log(1 - 1 / (1 + math.exp(-s))) for s in (0.0, -1.0, 3.0, 0.5)) / 4
+    assert float(cross_entropy(positive, negative)) == pytest.approx(true + false)
+    assert float(cross_entropy(torch.zeros(3), torch.zeros(3, 5))) == pytest.approx(CHANCE)
+
+
+def test_a_model_is_built_as_the_settings_say():
+    config = config_of(decoder="transe", layers=1, query_aware=False, normalise=False).model
+    model = build_model(config, SEEN, RELATIONS, seed=3)
+    assert len(model.encoder.structure) == 1 and model.encoder.query is None and not model.encoder.query_aware
+    assert not model.encoder.structure[0].normalise and model.decoder.gamma == 3.0
+    again = build_model(config, SEEN, RELATIONS, seed=3).state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
+    assert build_model(replace(config, encoder="lan", max_neighbors=9), SEEN, RELATIONS, 0).encoder.max_neighbors == 9
+
+
+# What must not be learned ---------------------------------------------------------------------------------------------
+
+
+def pairs_at_random(count: int, hub: bool) -> TrainingGraph:
+    """Entities in random pairs by relation 0, all tied to one hub if asked, and a rule that repeats each pair."""
+    order = np.random.default_rng(0).permutation(2 * count).tolist()
+    rows = [(order[2 * k], 0, order[2 * k + 1]) for k in range(count)]
+    entities = 2 * count + hub
+    graph = graph_of(rows + [(e, 1, 2 * count) for e in range(2 * count) if hub], entities, RELATIONS)
+    repeats = Rule(Kind.ONE, 2, 0, support=50, body_size=50, pca_body_size=50, head_size=50)
+    rules = RuleSet.of([repeats], RELATIONS)
+    virtual = virtual_neighbors(rules, graph.adjacency, np.arange(entities, dtype=np.int32), ANY)
+    assert len(virtual) == count
+    return build_training_graph(graph, entities, virtual, CPU)
+
+
+@every_encoder
+@pytest.mark.parametrize("decoder", ["distmult", "transe"])
+@pytest.mark.parametrize("labels", ["none", "hard"])
+def test_an_edge_that_is_its_own_only_evidence_stays_at_chance(encoder, decoder, labels):
+    graph = pairs_at_random(30, hub=False)
+    settings = {"newcomer_share": 1.0, "dropout": 0.0, "labels": labels, "virtual_weight": 0.0}
+    trainer = trained(config_of(encoder, decoder, **settings), graph, epochs=3)
+    assert trainer.epoch(3).fact_loss == pytest.approx(CHANCE, abs=1e-5)
+
+
+@every_encoder
+@pytest.mark.parametrize("decoder", ["distmult", "transe"])
+def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
+    """All are tied to one hub, so training goes on; heads without their pair are alike and rank all tails alike."""
+    graph, size = pairs_at_random(30, hub=True), 10
+    trainer = trained(config_of(encoder, decoder, newcomer_share=1.0, dropout=0.0, labels="hard"), graph, epochs=6)
+    facts = torch.nonzero(graph.facts[:, 1] == 0)[:, 0]
+    for batch in facts.split(size):
+        triples = graph.facts[batch]
+        heads, tails = triples[:, 0], triples[:, 2]
+        hidden = torch.zeros(graph.num_entities, dtype=torch.bool)
+        hidden[heads] = True
+        edges = graph.edges(trainer._without(batch, batch[:0]), hidden)
+        with torch.no_grad():
+            states = trainer.model.encoder.states(edges, ~hidden)
+            _, scores = trainer.model.contrast(states, triples, tails.expand(size, size))
+        torch.testing.assert_close(scores, scores[:1].expand_as(scores))
+
+
+@every_encoder
+def test_a_step_sees_nothing_of_what_it_predicts(encoder, monkeypatch):
+    trainer, seen = trained(config_of(encoder), epochs=0), []
+    states = trainer.model.encoder.states
+    monkeypatch.setattr(
+        trainer.model.encoder, "states", lambda edges, own: seen.append((edges, own)) or states(edges, own)
+    )
+    for facts, virtual in trainer._batches(torch.Generator().manual_seed(0)):
+        trainer._step(facts, virtual, torch.Generator().manual_seed(1))
+        resting = GRAPH.resting_on(facts) + len(GRAPH.facts)
+        gone = torch.isin(GRAPH.sources, torch.cat([facts, virtual + len(GRAPH.facts), resting]))
+        edges, own = seen[-1]
+        at_newcomers = ~own[GRAPH.rows.columns] & own[GRAPH.rows.row_ids()]
+        assert torch.equal(edges.weights == 0, gone | at_newcomers)
+        assert int((~own).sum()) > 0 and not own[GRAPH.facts[facts][:, [0, 2]]].all()
+
+
+def test_every_epoch_draws_anew():
+    trainer, drawn = trained(config_of(), epochs=0), []
+    trainer._step = lambda facts, virtual, generator: drawn.append(facts.tolist()) or torch.zeros(3)
+    for number in (0, 1, 0):
+        trainer.epoch(number)
+    assert drawn[:6] == drawn[12:] != drawn[6:12]
+
+
+def shuffled_dataset() -> InductiveDataset:
+    """Everyone has as many facts of each relation as anyone else, with tails at random."""
+    rng, seen, new = np.random.default_rng(0), 60, 60
+
+    def at_random(first: int, count: int, times: int) -> list[tuple[int, int, int]]:
+        heads = np.repeat(np.arange(first, first + count), times)
+        tails = np.concatenate([rng.permutation(seen)[:count] for _ in range(times)])
+        relations = np.tile(np.arange(times) % RELATIONS, count)
+        return [(int(h), int(r), int(t)) for h, r, t in zip(heads, relations, tails, strict=True)]
+
+    observed = graph_of(at_random(0, seen, 6), seen + new, RELATIONS)
+    auxiliary = Graph.build(observed.entities, observed.relations, TripleArray.of(at_random(seen, new, 4)))
+    return InductiveDataset(
+        "shuffled", observed, auxiliary, TripleArray.empty(), TripleArray.of(at_random(seen, new, 5))
+    )
+
+
+@every_encoder
+@pytest.mark.parametrize("decoder", ["distmult", "transe"])
+def test_of_facts_at_random_nothing_is_known_about_newcomers(encoder, decoder):
+    dataset = shuffled_dataset()
+    graph = build_training_graph(dataset.observed, 60, None, CPU)
+    trainer = trained(config_of(encoder, decoder, labels="none"), graph, epochs=6)
+    scorer = ModelScorer(trainer.model, graph, trainer.labels, dataset, None, "none", 0.01)
+    # 300 ranks at random have a mean whose standard deviation is 0.033 on this scale.
+    assert abs(evaluate(dataset, scorer, candidates="seen").metrics()["amri"]) < 0.12
+    asked = torch.tensor(dataset.test.rows, dtype=torch.int64)
+    negatives = torch.randint(60, (len(asked), 20), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert float(cross_entropy(*trainer.model.contrast(scorer.states, asked, negatives))) > CHANCE - 0.05
+
+
+# What must be learned -------------------------------------------------------------------------------------------------
+
+
+def test_training_on_the_sample_graph_places_newcomers_better():
+    dataset = load_dataset("sample")
+    seen = int(dataset.is_seen.sum())
+    graph = build_training_graph(dataset.observed, seen, None, CPU)
+    config = config_of("mean", "transe", dim=32, gamma=4.0, dropout=0.0, labels="none", batches=20, negatives=16)
+    trainer = Trainer(config, graph, CPU)
+
+    def mrr() -> float:
+        scorer = ModelScorer(trainer.model, graph, trainer.labels, dataset, None, "none", 0.01)
+        return evaluate(dataset, scorer).metrics()["mrr"]
+
+    untrained = mrr()
+    losses = [trainer.epoch(number).fact_loss for number in range(5)]
+    assert losses == sorted(losses, reverse=True) and losses[-1] < 0.6 * losses[0]
+    assert untrained < 0.02 and mrr() > 0.1
+
+
+# A trained model at work ----------------------------------------------------------------------------------------------
+
+
+def scorer_of(trainer: Trainer, virtual: VirtualNeighbors | None = NEW_VIRTUAL, labels: str = "soft") -> ModelScorer:
+    return ModelScorer(trainer.model, trainer.graph, trainer.labels, DATASET, virtual, labels, 0.01)
+
+
+def every_query() -> tuple[np.ndarray, np.ndarray]:
+    entities, relations = np.meshgrid(np.arange(SEEN + NEWCOMERS), np.arange(2 * RELATIONS), indexing="ij")
+    return entities.ravel().astype(np.int32), relations.ravel().astype(np.int32)
+
+
+@every_encoder
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_scores_of_a_query_are_those_of_its_triples_one_by_one(encoder, decoder):
+    trainer = trained(config_of(encoder, decoder), epochs=1)
+    scorer = scorer_of(trainer)
+    entities, relations = every_query()
+    scores = scorer.scores(entities, relations)
+    assert scores.shape == (len(entities), SEEN + NEWCOMERS) and scores.dtype == np.float32
+    for query in (0, 31, 64, len(entities) - 1):
+        for tail in (0, 7, SEEN, SEEN + NEWCOMERS - 1):
+            triple = torch.tensor([[entities[query], relations[query], tail]], dtype=torch.int64)
+            one = float(trainer.model.scores(scorer.states, triple).detach())
+            assert scores[query, tail] == pytest.approx(one, abs=1e-4)
+
+
+@every_encoder
+def test_candidates_are_embedded_as_the_inverse_relation_asks(encoder):
+    trainer = trained(config_of(encoder, "complex"), epochs=1)
+    scorer, everyone = scorer_of(trainer), torch.arange(SEEN + NEWCOMERS)
+    for relation, inverse in ((1, 1 + RELATIONS), (RELATIONS + 2, 2)):
+        candidates = trainer.model.encoder.embed(scorer.states, everyone, torch.full_like(everyone, inverse))
+        asking = trainer.model.encoder.embed(scorer.states, torch.tensor([SEEN]), torch.tensor([relation]))
+        expected = trainer.model.decoder.all_tails(asking, torch.tensor([relation]), candidates).detach().numpy()
+        found = scorer.scores(np.array([SEEN], dtype=np.int32), np.array([relation], dtype=np.int32))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@every_encoder
+def test_who_else_is_asked_about_does_not_matter(encoder):
+    scorer = scorer_of(trained(config_of(encoder), epochs=1))
+    entities, relations = every_query()
+    together = scorer.scores(entities, relations)
+    order = np.random.default_rng(0).permutation(len(entities))
+    np.testing.assert_allclose(scorer.scores(entities[order], relations[order]), together[order], rtol=1e-4, atol=1e-5)
+    for query in (3, 77, len(entities) - 1):
+        alone = scorer.scores(entities[query : query + 1], relations[query : query + 1])
+        np.testing.assert_allclose(alone[0], together[query], rtol=1e-4, atol=1e-5)
+    assert scorer.scores(entities[:0], relations[:0]).shape == (0, SEEN + NEWCOMERS)
+
+
+@every_encoder
+def test_seen_entities_are_embedded_as_if_nobody_had_arrived(encoder):
+    trainer = trained(config_of(encoder), epochs=1)
+    scorer = scorer_of(trainer)
+    with torch.no_grad():
+        alone = trainer.model.encoder.states(GRAPH.edges(trainer._weights(trainer.labels)))
+        ask = torch.arange(SEEN), torch.arange(SEEN) % (2 * RELATIONS)
+        vectors: list[Tensor] = [trainer.model.encoder.embed(states, *ask) for states in (alone, scorer.states)]
+    assert torch.equal(*vectors)
+
+
+@every_encoder
+def test_what_newcomers_virtual_triples_weigh_follows_the_label_mode(encoder):
+    trainer = trained(config_of(encoder), epochs=1)
+    queries = np.array([SEEN, SEEN + 2], dtype=np.int32), np.array([0, 4], dtype=np.int32)
+    without = scorer_of(trainer, None).scores(*queries)
+    assert np.array_equal(scorer_of(trainer, NEW_VIRTUAL, "none").scores(*queries), without)
+    soft, hard = (scorer_of(trainer, NEW_VIRTUAL, mode) for mode in ("soft", "hard"))
+    assert not np.allclose(soft.scores(*queries), without)
+    assert not np.allclose(soft.scores(*queries), hard.scores(*queries))
+    newcomers = slice(int(soft.states.edges.rows.offsets[SEEN]), None)
+    weights = soft.states.edges.weights[newcomers]
+    assert bool(((weights > 0) & (weights < 1)).any()) and float(weights.max()) <= 1.0
+    assert set(hard.states.edges.weights[newcomers].tolist()) <= {0.0, 1.0}
+
+
+def test_a_data_set_without_newcomers_is_scored_over_its_observed_graph():
+    graph = graph_of([tuple(row) for row in DATASET.observed.triples.rows.tolist()], SEEN, RELATIONS)
+    nobody = Graph.build(graph.entities, graph.relations, TripleArray.empty())
+    dataset = InductiveDataset("seen", graph, nobody, TripleArray.empty(), TripleArray.of([(0, 0, 1)]))
+    trainer = trained(config_of(labels="none"), PLAIN, epochs=1)
+    scorer = ModelScorer(trainer.model, PLAIN, trainer.labels, dataset, None, "none", 0.01)
+    assert scorer.scores(np.array([3], dtype=np.int32), np.array([1], dtype=np.int32)).shape == (1, SEEN)
+    assert not trainer.model.training
+    trainer.epoch(1)
+    assert trainer.model.training
