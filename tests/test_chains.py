@@ -9,8 +9,9 @@ import pytest
 
 from newcomer.errors import DatasetError, OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules import chains
-from newcomer.rules.chains import ChainLimits, ChainResult, mine_chains
+from newcomer.rules import chains, chains_counting
+from newcomer.rules.chains import ChainResult, mine_chains
+from newcomer.rules.chains_counting import ChainLimits
 from newcomer.rules.horn import tail_side
 from newcomer.rules.rule import COLUMNS, Kind, RuleSet
 from newcomer.rules.rulefiles import write_rules
@@ -180,7 +181,7 @@ def test_max_candidates_keeps_those_most_often_hit() -> None:
 @pytest.mark.parametrize("seed", [0, 7])
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seed: int) -> None:
     monkeypatch.setattr(chains, "ROUND", 3_000)
-    monkeypatch.setattr(chains, "BODIES", 100)
+    monkeypatch.setattr(chains_counting, "BODIES", 100)
     graph, files = larger_graph(), []
     for threads in (1, 2, 5):
         limits = ChainLimits(20_001, None, 2, 1, 0.0, max_pairs=40, max_candidates=2_000)
@@ -217,7 +218,7 @@ def test_time_ends_sampling_between_rounds(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_time_ends_counting_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "BODIES", 10)
+    monkeypatch.setattr(chains_counting, "BODIES", 10)
     ticks = iter(range(10**6))
     monkeypatch.setattr(chains.time, "monotonic", lambda: float(next(ticks)))
     result = mine_chains(larger_graph(), ChainLimits(1_000, seconds=12.0, min_hits=1, min_support=1))

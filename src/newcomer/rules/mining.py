@@ -7,7 +7,8 @@ import numpy as np
 
 from newcomer.errors import OptionError, shown
 from newcomer.graph import Graph
-from newcomer.rules.chains import ChainLimits, mine_chains
+from newcomer.rules.chains import mine_chains
+from newcomer.rules.chains_counting import ChainLimits
 from newcomer.rules.constants import ConstantLimits, mine_constants
 from newcomer.rules.horn import MINED_KINDS, MiningLimits, MiningResult, Progress, mine
 from newcomer.rules.rule import ABOUT_ONE_VARIABLE, Kind, RuleSet, concatenate_rules
