@@ -430,3 +430,21 @@ def test_enriching_never_replaces_what_it_reads_or_what_is_not_its_own(tmp_path)
     assert call("data", "convert", "sample", "other", cwd=tmp_path).returncode == 0
     assert "other" in sentence(call("enrich", "in", "--out", "other", "--force", cwd=tmp_path))
     assert {p.name for p in (tmp_path / "other").iterdir()} >= {"dataset.json", "train.tsv"}
+
+
+def test_newcomers_are_found_as_answers_where_rules_walk_over_all_known_facts(tmp_path):
+    # Both ends of the question are new; only Ann's own facts lead from the village to her.
+    parts = {
+        "train": [(f"a{i}", "lives_in", f"v{i % 3}") for i in range(9)]
+        + [(f"a{i}", "knows", f"a{j}") for i in range(9) for j in range(9) if i % 3 == j % 3 and i != j],
+        "aux": [("Ann", "lives_in", "v0"), ("Bob", "lives_in", "v0")],
+        "test": [("Ann", "knows", "Bob")],
+    }
+    for role, rows in parts.items():
+        (tmp_path / f"{role}.txt").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    ranks = {}
+    for facts in ("own", "known"):
+        [row] = json.loads(call("rules", "evaluate", tmp_path, "--facts", facts, "--json").stdout)
+        ranks[facts] = row["metrics"]["mr"]
+    assert ranks["known"] < ranks["own"]
+    assert "unknown set of facts 'all'" in sentence(call("rules", "evaluate", tmp_path, "--facts", "all"))

@@ -16,10 +16,12 @@ from newcomer.cli.common import (
     takes_read_options,
 )
 from newcomer.cli.rules import (
+    FactsOption,
     RulesOption,
     SeedOption,
     ThreadsOption,
     at_least,
+    facts_for,
     print_best,
     progress,
     refuse_existing,
@@ -147,6 +149,7 @@ def evaluate(
     by_frequency: Annotated[
         bool, typer.Option("--frequency/--no-frequency", help="Order ties by how often (relation, tail) occurs.")
     ] = True,
+    facts: FactsOption = "own",
     candidates: Annotated[str, typer.Option("--candidates", help="all or seen entities.")] = "all",
     protocol: Annotated[
         str, typer.Option("--protocol", help="inductive, or refreshed where the rules were mined with auxiliary facts.")
@@ -173,10 +176,9 @@ def evaluate(
     loaded = load(data, reading)
     dataset = loaded.dataset
     everything = None if full is None else align(load_dataset(full).known(), dataset)
+    walked = facts_for(dataset, facts)
     known = rules_for(dataset, rules, threads, seed, refreshed=protocol == "refreshed")
-    ranker = RuleRanker.build(
-        known, dataset.own_facts, dataset.observed, aggregation, by_frequency, thread_count(threads)
-    )
+    ranker = RuleRanker.build(known, walked, dataset.observed, aggregation, by_frequency, thread_count(threads))
     with progress("ranking") as advance:
         results = evaluate_under(dataset, ranker, protocols, full=everything, progress=advance)
     rows = [
@@ -187,6 +189,7 @@ def evaluate(
             "protocol": protocol,
             "filter": result.protocol.filter,
             "candidates": candidates,
+            "facts": facts,
             "seed": seed,
             "rules": len(known),
             "queries": len(result.ranks),

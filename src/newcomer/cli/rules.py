@@ -25,7 +25,7 @@ from newcomer.cli.common import (
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
-    from newcomer.graph import Graph, Ids, InductiveDataset
+    from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset
     from newcomer.rules.neighbors import VirtualNeighbors
     from newcomer.rules.rule import RuleSet
 
@@ -50,6 +50,14 @@ def at_least(least: int) -> Callable[[typer.CallbackParam, int | None], int | No
 ThreadsOption = Annotated[
     int | None,
     typer.Option("--threads", callback=at_least(1), help="Threads [default: all cores]; the result is the same."),
+]
+FactsOption = Annotated[
+    str,
+    typer.Option(
+        "--facts",
+        help="What rules walk over: `own` (seen entities by observed facts, newcomers by their own) or `known` (all: "
+        "newcomers can be reached from seen entities, and answers depend on who else arrived).",
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", callback=at_least(0), help="Seed of everything drawn.")]
 NAMES_OF_KINDS = {"one": 1, "two": 2, "both": 3, "three": 4, "constant": 5, "exists": 6}
@@ -212,6 +220,7 @@ def enrich(
     walks: Annotated[
         int, typer.Option("--walks", help="Random walks an entity: more find more, and less true.")
     ] = 1000,
+    facts: FactsOption = "own",
     max_per_entity: Annotated[
         int | None, typer.Option("--max-per-entity", help="Keep the best so many virtual triples an entity.")
     ] = None,
@@ -235,11 +244,12 @@ def enrich(
     loaded = load(data, reading)
     dataset = loaded.dataset
     asked = _asked(dataset, who, entities)
+    walked = facts_for(dataset, facts)
     refuse_input(out, locate(data))
     with fresh_folder(out, force, ENRICHMENT) as staging:
         known = rules_for(dataset, rules, threads, seed)
         with working("grounding"):
-            found = virtual_neighbors(known, dataset.own_facts, asked, limits, path_limits, seed, thread_count(threads))
+            found = virtual_neighbors(known, walked, asked, limits, path_limits, seed, thread_count(threads))
             write_neighbors(staging, found, dataset.entities, dataset.relations)
         summary = _summary(dataset, found, asked, who if entities is None else entities.name)
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
@@ -269,6 +279,17 @@ def _asked(dataset: "InductiveDataset", who: str, entities: Path | None) -> "Ids
     if len(choices[who]) == 0:
         raise DatasetError(f"{dataset.name} has no entities of the group {who!r}; choose another with --who")
     return choices[who]
+
+
+def facts_for(dataset: "InductiveDataset", which: str) -> "Adjacency":
+    """The facts that rules walk over, by name."""
+    from newcomer.errors import unknown_name
+
+    if which == "own":
+        return dataset.own_facts
+    if which == "known":
+        return dataset.known_facts().adjacency
+    raise unknown_name("set of facts", which, ("own", "known"))
 
 
 def rules_for(
