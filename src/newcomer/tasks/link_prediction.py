@@ -23,7 +23,16 @@ import pyarrow as pa
 
 from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
-from newcomer.tasks.metrics import Counts, Interval, Values, bootstrap, expected_summary, summary
+from newcomer.tasks.metrics import (
+    Comparison,
+    Counts,
+    Interval,
+    Values,
+    bootstrap,
+    expected_summary,
+    paired_bootstrap,
+    summary,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -166,6 +175,39 @@ class RankingResult:
             "candidates": pa.array(self.candidates),
         }
         return pa.table(columns).replace_schema_metadata({"protocol": str(self.protocol)})
+
+
+def compare(
+    a: RankingResult,
+    b: RankingResult,
+    metric: str,
+    generator: np.random.Generator,
+    samples: int = 1000,
+    level: float = 0.95,
+) -> Comparison:
+    """How far a metric of ``a`` is above that of ``b``, over resampled queries; refuses what cannot be compared."""
+    if a.protocol != b.protocol:
+        raise OptionError(
+            f"a result under '{a.protocol}' cannot be compared with one under '{b.protocol}'; use one protocol"
+        )
+    if not _same_queries(a, b):
+        raise OptionError(
+            f"results of {len(a.queries)} and {len(b.queries)} queries that are not the same in the same order "
+            "cannot be compared; rank the same queries with both models"
+        )
+    return paired_bootstrap(a.ranks, b.ranks, metric, generator, samples, level, a.candidates)
+
+
+def _same_queries(a: RankingResult, b: RankingResult) -> bool:
+    """Whether both rank the same answers of the same questions among as many candidates."""
+    columns = (
+        (a.queries.entity, b.queries.entity),
+        (a.queries.relation, b.queries.relation),
+        (a.queries.answer, b.queries.answer),
+        (a.candidates, b.candidates),
+    )
+    same_names = a.entities == b.entities and a.relations == b.relations
+    return same_names and all(np.array_equal(mine, other) for mine, other in columns)
 
 
 def _coded(ids: Ids, names: pa.Array) -> pa.Array:
@@ -349,11 +391,18 @@ def ceiling(
     knowing how test was drawn; where answers are always seen, to put seen entities first is such knowledge, so that
     ``candidates="seen"`` is the ceiling to state.
     """
+    return expected_summary(*candidates_left(dataset, full, candidates, queries))
+
+
+def candidates_left(
+    dataset: InductiveDataset, full: Graph, candidates: str = "seen", queries: Queries | None = None
+) -> tuple[Counts, Counts]:
+    """For each query, how many candidates the known filter leaves: the true ones, answer included, and all of them."""
     allowed = CANDIDATES[RankingProtocol(candidates=candidates).candidates](dataset)
     queries = _asked(dataset, queries)
     left = {name: FilterRows.of(FILTERS[name](dataset, full), queries) for name in ("known", "full")}
     counts = {name: rows.candidate_counts(queries, allowed) for name, rows in left.items()}
-    return expected_summary(1 + counts["known"] - counts["full"], counts["known"])
+    return 1 + counts["known"] - counts["full"], counts["known"]
 
 
 def _known_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:

@@ -1,4 +1,4 @@
-"""Figures that sum up ranks, their confidence intervals, and what they can be expected to be at best.
+"""Figures that sum up ranks, their confidence intervals and differences, and what they can be expected to be at best.
 
 A rank is a number from 1 (best) to the query's number of candidates, with halves where ties are shared. Every metric
 reduces the last axis, so that one call sums up many resamples; of no ranks at all every metric is NaN.
@@ -22,6 +22,7 @@ from newcomer.errors import OptionError, shown, unknown_name
 
 Values = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64]
 Metric = Callable[[Values, Counts], Values]
 
 DRAWS_AT_ONCE = 1 << 20
@@ -93,6 +94,16 @@ class Interval:
     level: float
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """How far a metric of one result is above that of another, and how sure that is."""
+
+    metric: str
+    difference: float
+    interval: Interval
+    p_value: float
+
+
 def bootstrap(
     metric: str,
     ranks: Values,
@@ -102,28 +113,94 @@ def bootstrap(
     level: float = 0.95,
 ) -> Interval:
     """The percentile interval of a metric over queries drawn anew, with replacement, ``samples`` times."""
-    if metric not in METRICS:
-        raise unknown_name("metric", metric, METRICS)
+    _check_resampling(samples, level)
+    figure = _metric(metric)
+    values = _resampled(lambda drawn: figure(ranks[drawn], candidates[drawn]), len(ranks), generator, samples)
+    return _percentiles(values, level)
+
+
+def bootstrap_mean(
+    values: npt.NDArray[Any], generator: np.random.Generator, samples: int = 1000, level: float = 0.95
+) -> Interval:
+    """The percentile interval of a mean (of what was right or wrong: a share) over values drawn anew."""
+    _check_resampling(samples, level)
+    return _percentiles(_resampled(lambda drawn: _mean(values[drawn]), len(values), generator, samples), level)
+
+
+def paired_bootstrap(
+    ranks_a: Values,
+    ranks_b: Values,
+    metric: str,
+    generator: np.random.Generator,
+    samples: int = 1000,
+    level: float = 0.95,
+    candidates: Counts | None = None,
+) -> Comparison:
+    """Metric of ``a`` minus metric of ``b``, whose ranks answer the same queries in the same order.
+
+    A resample draws queries, and each query brings both of its ranks: what makes a query hard for both cancels out. The
+    p-value is two-sided: twice the share of resamples at zero or on its rarer side, with one more counted there (so it
+    is never 0), at most 1. ``candidates`` is needed by ``amri`` only. Ranks do not tell which queries they answer;
+    `newcomer.tasks.link_prediction.compare` takes whole results and checks that.
+    """
+    _check_resampling(samples, level)
+    figure, counts = _metric(metric), _paired_counts(ranks_a, ranks_b, metric, candidates)
+
+    def difference(drawn: Places) -> Values:
+        return figure(ranks_a[drawn], counts[drawn]) - figure(ranks_b[drawn], counts[drawn])
+
+    values = _resampled(difference, len(ranks_a), generator, samples)
+    whole = float(difference(np.arange(len(ranks_a))))
+    return Comparison(metric, whole, _percentiles(values, level), _two_sided(values))
+
+
+def _two_sided(differences: Values) -> float:
+    if len(differences) == 0 or np.isnan(differences).any():
+        return np.nan
+    other_side = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    return min(1.0, 2 * (other_side + 1) / (len(differences) + 1))
+
+
+def _paired_counts(ranks_a: Values, ranks_b: Values, metric: str, candidates: Counts | None) -> Counts:
+    if len(ranks_a) != len(ranks_b):
+        given = f"{len(ranks_a)} and {len(ranks_b)} ranks"
+        raise OptionError(f"{given} cannot be compared in pairs; rank the same queries with both models")
+    if candidates is None and metric == "amri":
+        raise OptionError("the metric 'amri' depends on the numbers of candidates; pass them as candidates=")
+    return np.ones(len(ranks_a), dtype=np.int64) if candidates is None else candidates
+
+
+def _metric(name: str) -> Metric:
+    if name not in METRICS:
+        raise unknown_name("metric", name, METRICS)
+    return METRICS[name]
+
+
+def _check_resampling(samples: int, level: float) -> None:
     if samples < 1 or not 0.0 < level < 1.0:
         given = f"samples={shown(samples)}, level={shown(level)}"
         raise OptionError(f"{given}: a bootstrap needs at least 1 sample and a level between 0 and 1")
-    if len(ranks) == 0:
-        return Interval(np.nan, np.nan, level)
-    values = _resampled(METRICS[metric], ranks, candidates, generator, samples)
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), level)
 
 
 def _resampled(
-    metric: Metric, ranks: Values, candidates: Counts, generator: np.random.Generator, samples: int
+    statistic: Callable[[Places], Values], size: int, generator: np.random.Generator, samples: int
 ) -> Values:
-    """The metric of each resample, many resamples at a time but never more than memory bears."""
-    step = max(1, DRAWS_AT_ONCE // len(ranks))
-    parts = []
-    for start in range(0, samples, step):
-        drawn = generator.integers(len(ranks), size=(min(step, samples - start), len(ranks)))
-        parts.append(metric(ranks[drawn], candidates[drawn]))
-    return np.concatenate(parts)
+    """The statistic of each resample, many resamples at a time but never more than memory bears; none of nothing."""
+    if size == 0:
+        return np.empty(0)
+    step = max(1, DRAWS_AT_ONCE // size)
+    draws = (
+        generator.integers(size, size=(min(step, samples - start), size), dtype=np.int64)
+        for start in range(0, samples, step)
+    )
+    return np.concatenate([statistic(drawn) for drawn in draws])
+
+
+def _percentiles(values: Values, level: float) -> Interval:
+    if len(values) == 0:
+        return Interval(np.nan, np.nan, level)
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high), level)
 
 
 METRICS: dict[str, Metric] = {

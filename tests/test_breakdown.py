@@ -1,0 +1,352 @@
+"""Breakdowns of a ranking: groups by hand and by brute force, shares that add up, and paired comparisons of results."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import complaint, make_dataset, needs_data
+from newcomer.data import load_dataset
+from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
+from newcomer.tasks import metrics
+from newcomer.tasks.breakdown import BREAKDOWNS, Group, breakdown, to_rows
+from newcomer.tasks.link_prediction import (
+    Queries,
+    RankingProtocol,
+    RankingResult,
+    align,
+    ceiling,
+    compare,
+    queries_of,
+)
+from newcomer.tasks.metrics import METRICS, bootstrap_mean, paired_bootstrap, summary
+
+
+def ranked(
+    dataset: InductiveDataset, ranks: list[float] | None = None, queries: Queries | None = None, filter: str = "known"
+) -> RankingResult:
+    """A result with the ranks given (1, 2, 3, ... where none are) among a hundred candidates each."""
+    queries = queries_of(dataset) if queries is None else queries
+    places = np.arange(1.0, len(queries) + 1) if ranks is None else np.array(ranks, dtype=float)
+    counts = np.full(len(queries), 100, dtype=np.int64)
+    return RankingResult(queries, places, counts, RankingProtocol(filter), dataset.entities, dataset.relations)
+
+
+def town() -> InductiveDataset:
+    """Two newcomers, new and newer; ``knows`` has no observed fact and ``lives`` has many people for a place."""
+    return make_dataset(
+        train=[("ann", "lives", "rome"), ("bob", "lives", "rome"), ("cid", "lives", "oslo"), ("ann", "wed", "bob")],
+        aux=[("new", "wed", "ann"), ("new", "likes", "rome"), ("cid", "knows", "new"), ("newer", "likes", "oslo")],
+        test=[
+            ("new", "lives", "rome"),  # linked by likes; n-1; the relation has three facts
+            ("ann", "knows", "new"),  # linked by wed; the relation was never observed
+            ("newer", "wed", "bob"),  # not linked; 1-1
+        ],
+    )
+
+
+def members(groups: list[Group]) -> dict[str, int]:
+    return {group.name: group.queries for group in groups}
+
+
+def test_a_worked_example():
+    found = breakdown(ranked(town(), [1, 4, 2]), town())
+    assert {name: members(groups) for name, groups in found.items()} == {
+        "relation": {"knows": 1, "wed": 1, "lives": 1},
+        "relation_class": {"n-1": 1, "unseen": 1, "1-1": 1},
+        "known_facts": {"1": 1, "2-5": 2},
+        "relation_frequency": {"never": 1, "1-20": 2},
+        "linked": {"linked": 2, "not linked": 1},
+        "evidence": {"linked": 1, "not linked": 1, "relation never observed": 1},
+    }
+    linked, not_linked = found["linked"]
+    assert (linked.share, not_linked.share) == pytest.approx((2 / 3, 1 / 3))
+    assert (linked.lost, not_linked.lost) == pytest.approx((0.75 / 1.25, 0.5 / 1.25))  # 0 + 3/4 and 1/2
+    assert linked.metrics == pytest.approx(summary(np.array([1.0, 4.0]), np.array([100, 100])))
+    assert linked.metrics["amri"] == pytest.approx(1 - 3 / 99)
+
+
+def test_relations_that_lose_most_come_first():
+    found = breakdown(ranked(town(), [1, 4, 2]), town())
+    assert [group.name for group in found["relation"]] == ["knows", "wed", "lives"]
+
+
+def test_a_class_is_seen_from_the_entity_that_is_given():
+    train = [("a", "r", "x"), ("b", "r", "x"), ("a", "s", "x"), ("a", "t", "x"), ("a", "t", "y"), ("b", "t", "y")]
+    seen = [("b", "s", "y"), ("a", "r", "y"), ("b", "t", "x")]
+    dataset = make_dataset(train=train, test=seen)
+    queries = queries_of(dataset)
+    groups = defaultdict(set)
+    for place in range(len(queries)):
+        (found,) = breakdown(ranked(dataset, queries=queries.take(np.array([place]))), dataset)["relation_class"]
+        direction = "?" if queries.relation[place] < 3 else "?-"
+        groups[found.name].add(f"{dataset.relations[int(queries.relation[place]) % 3]} {direction}")
+    assert groups == {"1-1": {"s ?", "s ?-"}, "n-1": {"r ?"}, "1-n": {"r ?-"}, "n-n": {"t ?", "t ?-"}}
+
+
+@pytest.mark.parametrize(
+    ("count", "facts", "frequency"),
+    [
+        (0, "0", "never"), (1, "1", "1-20"), (2, "2-5", "1-20"), (5, "2-5", "1-20"), (6, "6-20", "1-20"),
+        (20, "6-20", "1-20"), (21, "21-100", "21-200"), (100, "21-100", "21-200"), (101, "more than 100", "21-200"),
+        (200, "more than 100", "21-200"), (201, "more than 100", "more than 200"),
+    ],
+)  # fmt: skip
+def test_the_ends_of_the_buckets(count, facts, frequency):
+    dataset = make_dataset(
+        train=[("p", "q", "z"), *(("hub", "r", f"x{i}") for i in range(count))],
+        test=[("hub", "r", "z")],
+    )
+    asks_tail = queries_of(dataset).take(np.array([0]))
+    found = breakdown(ranked(dataset, queries=asks_tail), dataset)
+    assert members(found["known_facts"]) == {facts: 1}
+    assert members(found["relation_frequency"]) == {frequency: 1}
+
+
+def test_a_newcomer_counts_auxiliary_facts_and_a_seen_entity_does_not():
+    aux = [("new", "r", f"x{i}") for i in range(6)]
+    train = [(f"x{i}", "r", "y") for i in range(6)]
+    dataset = make_dataset(train=train, aux=aux, test=[("new", "r", "y"), ("x0", "r", "x1")])
+    found = breakdown(ranked(dataset), dataset)
+    assert members(found["known_facts"]) == {"1": 2, "6-20": 1}
+
+
+def test_a_fact_about_oneself_is_one_fact():
+    dataset = make_dataset(train=[("a", "r", "b")], aux=[("new", "r", "new")], test=[("new", "r", "a")])
+    assert members(breakdown(ranked(dataset), dataset)["known_facts"]) == {"1": 1}
+
+
+def test_nothing_lost_is_no_share_of_anything():
+    found = breakdown(ranked(town(), [1, 1, 1]), town())
+    assert {group.lost for groups in found.values() for group in groups} == {0.0}
+
+
+def test_rows_can_be_written_as_json():
+    # Without a rival the index is no number.
+    result = replace(ranked(town(), [1, 4, 2]), candidates=np.ones(3, dtype=np.int64))
+    table = to_rows(breakdown(result, town()))
+    assert json.loads(json.dumps(table, allow_nan=False)) == table
+    (row,) = (row for row in table if (row["by"], row["group"]) == ("linked", "not linked"))
+    assert (row["queries"], row["mrr"], row["amri"]) == (1, 0.5, None)
+    assert set(row) == {"by", "group", "queries", "share", "lost", *METRICS}
+
+
+def test_ceilings_come_with_the_full_graph_under_the_known_filter_only():
+    dataset = town()
+    true = [*dataset.known().named(), ("new", "lives", "oslo"), ("newer", "wed", "cid")]
+    full = align(Graph.from_names(true), dataset)
+    found = breakdown(ranked(dataset, [1, 4, 2]), dataset, full)
+    assert [group.ceiling["mrr"] for group in found["linked"]] == [0.875, 0.75]  # 3/4 and 1; 3/4
+    for group, chosen in zip(found["evidence"], ([0], [2], [1]), strict=True):
+        assert group.ceiling == ceiling(dataset, full, queries=queries_of(dataset).take(np.array(chosen)))
+    assert "ceiling_mrr" in to_rows(found)[0]
+    under_full = breakdown(ranked(dataset, [1, 4, 2], filter="full"), dataset, full)
+    assert {group.ceiling for groups in under_full.values() for group in groups} == {None}
+
+
+def test_a_result_of_another_data_set_is_refused():
+    other = make_dataset(train=[("a", "r", "b")], test=[("b", "r", "a")])
+    assert "other ids than data set 'made'" in str(complaint(breakdown, ranked(town()), other))
+
+
+Triple = tuple[int, int, int]
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[InductiveDataset, dict[str, list[Triple]], list[float]]:
+    entities, relations = draw(st.integers(1, 6)), draw(st.integers(1, 3))
+    triple = st.tuples(st.integers(0, entities - 1), st.integers(0, relations - 1), st.integers(0, entities - 1))
+    parts = {role: draw(st.lists(triple, max_size=8)) for role in ("train", "aux")}
+    parts["test"] = draw(st.lists(triple, min_size=1, max_size=6))
+    names = Vocabulary(f"e{i}" for i in range(entities)), Vocabulary(f"r{i}" for i in range(relations))
+    train, aux = (Graph.build(*names, TripleArray.of(parts[role])) for role in ("train", "aux"))
+    dataset = InductiveDataset("drawn", train, aux, TripleArray.empty(), TripleArray.of(parts["test"]))
+    ranks = st.sampled_from([1.0, 1.5, 2.0, 10.0, 90.0])
+    size = len(queries_of(dataset))
+    return dataset, parts, draw(st.lists(ranks, min_size=size, max_size=size))
+
+
+def class_by_hand(train: set[Triple], entity: int, relation: int, size: int) -> str:
+    facts = {(h, t) if relation < size else (t, h) for h, r, t in train if r == relation % size}
+    if not facts:
+        return "unseen"
+    entities, answers = ({pair[side] for pair in facts} for side in (0, 1))
+    return f"{'n' if len(facts) / len(answers) >= 1.5 else '1'}-{'n' if len(facts) / len(entities) >= 1.5 else '1'}"
+
+
+def kind_by_hand(parts: dict[str, list[Triple]], size: int, name: str, query: tuple[int, int, int]) -> str:
+    entity, relation, answer = query
+    train, aux = set(parts["train"]), set(parts["aux"])
+    linked = "linked" if any({h, t} == {entity, answer} for h, _, t in train | aux) else "not linked"
+    never = not any(r == relation % size for _, r, _ in train)
+    is_seen = any(entity in (h, t) for h, _, t in train)
+    facts = sum(entity in (h, t) for h, _, t in (train if is_seen else aux))
+    return {
+        "relation": f"r{relation % size}",
+        "relation_class": class_by_hand(train, entity, relation, size),
+        "known_facts": "0" if facts == 0 else "1" if facts == 1 else "2-5" if facts <= 5 else "6-20",
+        "relation_frequency": "never" if never else "1-20",
+        "linked": linked,
+        "evidence": "relation never observed" if never else linked,
+    }[name]
+
+
+@given(worlds())
+def test_groups_against_brute_force(world):
+    dataset, parts, ranks = world
+    result, size = ranked(dataset, ranks), len(dataset.relations)
+    queries = result.queries
+    asked = list(zip(queries.entity.tolist(), queries.relation.tolist(), queries.answer.tolist(), strict=True))
+    found = breakdown(result, dataset)
+    assert found.keys() == BREAKDOWNS.keys()
+    total = sum(1 - 1 / rank for rank in ranks)
+    for name, groups in found.items():
+        wanted = defaultdict(list)
+        for query, rank in zip(asked, ranks, strict=True):
+            wanted[kind_by_hand(parts, size, name, query)].append(rank)
+        assert members(groups) == {kind: len(each) for kind, each in wanted.items()}
+        for group in groups:
+            mine = wanted[group.name]
+            assert group.metrics["mrr"] == pytest.approx(sum(1 / rank for rank in mine) / len(mine))
+            assert group.lost == pytest.approx(sum(1 - 1 / rank for rank in mine) / total if total else 0.0)
+        assert sum(group.share for group in groups) == pytest.approx(1.0)
+        assert sum(group.lost for group in groups) == pytest.approx(1.0 if total else 0.0)
+
+
+def test_a_paired_comparison_by_its_definition():
+    ranks_a, ranks_b = np.array([1.0, 2.0, 1.0, 5.0, 3.0]), np.array([2.0, 2.0, 4.0, 1.0, 3.0])
+    found = paired_bootstrap(ranks_a, ranks_b, "mrr", np.random.default_rng(5), samples=400, level=0.9)
+    drawn = np.random.default_rng(5).integers(5, size=(400, 5))
+    each = [float(np.mean(1 / ranks_a[row]) - np.mean(1 / ranks_b[row])) for row in drawn]
+    assert found.difference == pytest.approx(float(np.mean(1 / ranks_a - 1 / ranks_b)))
+    assert (found.interval.low, found.interval.high) == pytest.approx(tuple(np.quantile(each, [0.05, 0.95])))
+    share = min(sum(value <= 1e-12 for value in each), sum(value >= -1e-12 for value in each))
+    assert found.p_value == pytest.approx(2 * (share + 1) / 401)
+
+
+def test_pairs_see_what_intervals_of_their_own_would_not():
+    generator = np.random.default_rng(0)
+    ranks = generator.integers(2, 500, 300).astype(float)
+    better = ranks - (generator.random(300) < 0.7)  # a little better on most queries, while queries differ a lot
+    found = paired_bootstrap(better, ranks, "mr", generator)
+    assert found.interval.low < found.difference < found.interval.high < 0.0
+    assert found.p_value == pytest.approx(2 / 1001)
+    one, other = (metrics.bootstrap("mr", r, np.full(300, 500), generator) for r in (better, ranks))
+    assert one.high > other.low
+
+
+def test_equal_results_do_not_differ():
+    ranks = np.array([1.0, 7.0, 2.5])
+    found = paired_bootstrap(ranks, ranks.copy(), "hits@3", np.random.default_rng(0))
+    assert (found.difference, found.interval.low, found.interval.high, found.p_value) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_p_values_of_no_difference_are_spread_evenly():
+    """Under no difference, a p-value below 0.2 comes up in about a fifth of the comparisons."""
+    generator = np.random.default_rng(1)
+    few = 0
+    for _ in range(200):
+        a, b = generator.random((2, 60)) * 9 + 1
+        few += paired_bootstrap(a, b, "mr", generator, samples=200).p_value < 0.2
+    assert 24 <= few <= 60  # 40 expected, standard deviation 5.7
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=8), st.sampled_from([*METRICS]))
+def test_turned_round_a_comparison_says_the_opposite(pairs, metric):
+    a, b = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+    candidates = np.full(len(a), 9)
+    one = paired_bootstrap(a, b, metric, np.random.default_rng(3), 50, candidates=candidates)
+    other = paired_bootstrap(b, a, metric, np.random.default_rng(3), 50, candidates=candidates)
+    assert one.difference == -other.difference
+    assert one.p_value == other.p_value
+    assert (one.interval.low, one.interval.high) == pytest.approx((-other.interval.high, -other.interval.low))
+
+
+def test_a_comparison_follows_its_seed_alone(monkeypatch):
+    a, b = np.array([1.0, 2.0, 9.0, 4.0]), np.array([3.0, 1.0, 5.0, 4.0])
+
+    def draw(seed: int) -> metrics.Comparison:
+        return paired_bootstrap(a, b, "mr", np.random.default_rng(seed), samples=40)
+
+    at_once = draw(1)
+    assert at_once == draw(1)
+    assert at_once != draw(2)
+    monkeypatch.setattr(metrics, "DRAWS_AT_ONCE", 9)
+    assert draw(1) == at_once
+
+
+def test_wrong_comparisons_are_refused():
+    generator, two = np.random.default_rng(0), np.ones(2)
+    assert "2 and 3 ranks" in str(complaint(paired_bootstrap, two, np.ones(3), "mrr", generator))
+    assert "candidates=" in str(complaint(paired_bootstrap, two, two, "amri", generator))
+    assert "did you mean 'hits@10'?" in str(complaint(paired_bootstrap, two, two, "hit@10", generator))
+    assert "samples=0" in str(complaint(paired_bootstrap, two, two, "mrr", generator, 0))
+    assert np.isnan(paired_bootstrap(np.empty(0), np.empty(0), "mrr", generator).p_value)
+
+
+def test_results_are_compared_in_pairs():
+    a, b = ranked(town(), [1, 4, 2]), ranked(town(), [2, 4, 4])
+    found = compare(a, b, "amri", np.random.default_rng(0))
+    assert found.difference == pytest.approx(a.metrics()["amri"] - b.metrics()["amri"])
+    again = paired_bootstrap(a.ranks, b.ranks, "amri", np.random.default_rng(0), candidates=a.candidates)
+    assert found == again
+
+
+def changed(column: str) -> RankingResult:
+    """The town's result with one number of one column of its queries changed."""
+    queries = queries_of(town())
+    parts = {name: getattr(queries, name).copy() for name in ("entity", "relation", "answer", "triple", "group")}
+    parts[column][0] += 1
+    return ranked(town(), queries=Queries(**parts))
+
+
+def renamed(entities: bool) -> RankingResult:
+    dataset, result = town(), ranked(town())
+    names = Vocabulary([name.upper() for name in (dataset.entities if entities else dataset.relations)])
+    return replace(result, **{"entities" if entities else "relations": names})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: ranked(town(), [1, 2], queries_of(town()).take(np.array([0, 1]))),
+        lambda: ranked(town(), [1, 2, 3], queries_of(town()).take(np.array([1, 0, 2]))),
+        lambda: changed("entity"),
+        lambda: changed("relation"),
+        lambda: changed("answer"),
+        lambda: renamed(entities=True),
+        lambda: renamed(entities=False),
+    ],
+    ids=["fewer", "another order", "entity", "relation", "answer", "entity names", "relation names"],
+)
+def test_results_of_other_queries_are_refused(other: Callable[[], RankingResult]):
+    words = str(complaint(compare, ranked(town()), other(), "mrr", np.random.default_rng(0)))
+    assert "not the same in the same order" in words
+
+
+def test_results_under_other_protocols_or_among_other_candidates_are_refused():
+    generator = np.random.default_rng(0)
+    words = str(complaint(compare, ranked(town()), ranked(town(), filter="full"), "mrr", generator))
+    assert "'known filter, all candidates, mean ties'" in words and "'full filter" in words
+    fewer = replace(ranked(town()), candidates=ranked(town()).candidates - 1)
+    assert "cannot be compared" in str(complaint(compare, ranked(town()), fewer, "mrr", generator))
+
+
+def test_the_interval_of_a_share():
+    found = bootstrap_mean(np.arange(2500) % 5 == 0, np.random.default_rng(0), level=0.95)
+    assert (found.low, found.high) == pytest.approx((0.2 - 1.96 * 0.008, 0.2 + 1.96 * 0.008), abs=0.002)
+    assert np.isnan(bootstrap_mean(np.empty(0), np.random.default_rng(0)).low)
+    assert "level=2" in str(complaint(bootstrap_mean, np.ones(3), np.random.default_rng(0), level=2))
+
+
+@needs_data
+@pytest.mark.parametrize(("name", "queries"), [("subject-10", (2208, 523, 80)), ("object-10", (2204, 589, 194))])
+def test_the_evidence_of_the_published_splits(name, queries):
+    dataset = load_dataset(f"fb15k-{name}")
+    found = breakdown(ranked(dataset), dataset)["evidence"]
+    assert tuple(group.queries for group in found) == queries
