@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from newcomer.nn.encoders import LANEncoder, LSTMEncoder, NeighborEncoder
+from newcomer.nn.encoders import LANEncoder, LSTMEncoder, NeighborEncoder, scrambled
 from newcomer.nn.layers import Edges, QueryLayer, StructureLayer
 from newcomer.nn.sparse import Rows
 
@@ -87,7 +87,7 @@ def query_loop(layer: QueryLayer, edges: Edges, vectors: Tensor, entities: Tenso
         total = torch.zeros_like(vectors[0])
         for part, (_, neighbor, _) in zip(raised, around[entity], strict=True):
             total = total + part / sum(raised) * vectors[neighbor]
-        result.append(total)
+        result.append(total + vectors[entity] if layer.residual else total)
     return torch.stack(result)
 
 
@@ -123,9 +123,9 @@ def lan_loop(encoder: LANEncoder, vectors: Tensor, around: list[Edge], query: in
 
 def lstm_loop(encoder: LSTMEncoder, vectors: Tensor, around: list[Edge], query: int) -> Tensor:
     cell, memory, output = encoder.cell, torch.zeros_like(vectors[0]), torch.zeros_like(vectors[0])
-    for relation, neighbor, weight in sorted(
-        around, key=lambda e: (e[1] * 2654435761 + e[0] * 2246822519 + 12345) % 2**32
-    ):
+    size = 2 * encoder.num_relations
+    order = {(r, n): int(scrambled(n * size + r + encoder.shuffle)) for r, n, _ in around}
+    for relation, neighbor, weight in sorted(around, key=lambda edge: order[edge[:2]]):
         message = weight * transformed(encoder, vectors, relation, neighbor)
         gates = cell.weight_ih_l0 @ message + cell.bias_ih_l0 + cell.weight_hh_l0 @ output + cell.bias_hh_l0
         enter, forget, new, leave = gates.chunk(4)

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from conftest import complaint
 from newcomer.config import (
     ABLATION_ROWS,
+    LOSSES,
     MEASURES,
     RULE_KINDS,
+    UNSEEN_SIDES,
     Config,
     ModelConfig,
     RulesConfig,
@@ -29,6 +31,7 @@ from newcomer.config import (
     to_toml,
     with_overrides,
 )
+from newcomer.data import split
 from newcomer.errors import InputError, OptionError
 from newcomer.rules import neighbors
 from newcomer.rules.rule import Kind
@@ -62,6 +65,9 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.dim": st.integers(1, 10**6).map(lambda half: 2 * half),
     "model.layers": COUNT,
     "model.query_aware": st.booleans(),
+    "model.residual": st.booleans(),
+    "model.evidence": st.booleans(),
+    "model.constrained": st.booleans(),
     "model.normalise": st.booleans(),
     "model.dropout": share(exclude_max=True),
     "model.labels": st.sampled_from(["soft", "hard", "none"]),
@@ -71,13 +77,17 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.epochs": COUNT,
     "training.batches": COUNT,
     "training.negatives": COUNT,
+    "training.loss": st.sampled_from(LOSSES),
+    "training.own_weight": NOT_NEGATIVE,
     "training.lr": POSITIVE,
     "training.l2": NOT_NEGATIVE,
     "training.newcomer_share": share(),
     "training.grad_clip": NOT_NEGATIVE,
     "training.patience": COUNT,
     "training.validate_every": COUNT,
-    "training.validation_rate": share(0, 100, exclude_min=True),
+    "training.validation_rate": share(0, 100),
+    "training.validation_unseen": st.sampled_from(UNSEEN_SIDES),
+    "training.validation_queries": st.none() | COUNT,
     "training.final_fit": st.booleans(),
     "training.virtual_weight": NOT_NEGATIVE,
     "training.amp": st.booleans(),
@@ -115,6 +125,7 @@ def test_every_setting_has_a_strategy_here_and_a_line_of_documentation():
 def test_the_words_are_those_of_the_rooms_that_use_them():
     assert tuple(kind.name.lower() for kind in Kind) == RULE_KINDS
     assert neighbors.MEASURES == MEASURES
+    assert ("auto", *split.SIDES) == UNSEEN_SIDES
 
 
 @given(SOME_SETTINGS)
@@ -184,7 +195,7 @@ def test_any_table_is_taken_or_refused_in_one_sentence(table):
         ("training.fanout=0", "training.fanout is 0, but must be at least 1"),
         ("training.fanout=few", "training.fanout is 'few', but must be a whole number or none"),
         ("training.amp=1", "training.amp is '1', but must be true or false"),
-        ("training.validation_rate=101", "training.validation_rate is 101.0, but must be above 0 and at most 100"),
+        ("training.validation_rate=101", "training.validation_rate is 101.0, but must be at least 0 and at most 100"),
         ("model.dropout=1", "model.dropout is 1.0, but must be at least 0 and below 1"),
         ("seed=-1", "seed is -1, but must be at least 0"),
         ("seed=9223372036854775808", "seed is 9223372036854775808, but must be at most 9223372036854775807"),
@@ -280,7 +291,7 @@ def test_the_written_settings_are_the_manual():
         bare = name.rpartition(".")[2]
         place = next(i for i, line in enumerate(lines) if line.startswith(f"{bare} = "))
         assert lines[place - 1].startswith("# ") and lines[place - 1].endswith(")")
-    assert "# Learning rate of Adam. (a number, above 0)\nlr = 0.002\n" in text
+    assert "# Learning rate of Adam. (a number, above 0)\nlr = 0.005\n" in text
     assert 'max_per_entity = "none"' in text
 
 
@@ -298,7 +309,7 @@ def test_presets_hold_the_papers_numbers():
 def test_the_baselines_know_no_virtual_neighbours():
     for name in ("mean", "lstm", "lan"):
         config = load_preset(name)
-        assert (config.model.encoder, config.model.decoder, config.model.dim) == (name, "transe", 100)
+        assert (config.model.encoder, config.model.decoder, config.model.dim) == (name, "distmult", 100)
         assert not config.has_virtual_neighbors
     assert load_preset("default").has_virtual_neighbors
     assert not with_overrides(PLAIN, ["rules.kinds=", "rules.paths=no"]).has_virtual_neighbors

@@ -7,12 +7,17 @@ from torch import Tensor
 from newcomer.nn.decoders import DECODERS, make_decoder
 from newcomer.nn.encoders import ENCODERS, LANEncoder, make_encoder
 from newcomer.nn.layers import Edges
-from newcomer.nn.model import Model
+from newcomer.nn.model import Model, Negatives
 from nn_oracle import random_edges
 
 DIM, RELATIONS, SEEN = 4, 3, 7
 TRIPLES = torch.tensor([[2, 0, 3], [3, 4, 2], [2, 0, 3], [0, 1, 1], [5, 2, 5], [6, 5, 4]])
-NEGATIVES = torch.tensor([[0, 3], [1, 1], [6, 2], [5, 4], [3, 3], [2, 0]])
+# The first and the third triple ask the same, and share their negatives.
+NEGATIVES = Negatives(
+    torch.tensor([0, 1, 2, 4, 5]),
+    torch.tensor([[0, 3], [5, 4], [3, 3], [1, 1], [2, 0]]),
+    torch.tensor([0, 3, 0, 1, 2, 4]),
+)
 
 
 def model_of(encoder: str, decoder: str = "complex") -> tuple[Model, Edges]:
@@ -57,9 +62,30 @@ def test_contrast_scores_each_triple_and_each_corrupted_one(encoder, decoder):
     states = model.encoder.states(edges)
     positive, negative = model.contrast(states, TRIPLES, NEGATIVES)
     torch.testing.assert_close(positive, model.scores(states, TRIPLES))
-    for column in range(NEGATIVES.shape[1]):
-        corrupted = torch.cat([TRIPLES[:, :2], NEGATIVES[:, column : column + 1]], dim=1)
+    itself = TRIPLES[:, :1]
+    for column, tails in enumerate([*NEGATIVES.entities[NEGATIVES.group].split(1, dim=1), itself]):
+        corrupted = torch.cat([TRIPLES[:, :2], tails], dim=1)
         torch.testing.assert_close(negative[:, column], model.scores(states, corrupted))
+    assert negative.shape[1] == 3
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_trained_vectors_alone_are_scored_as_the_decoder_does(decoder):
+    model, _ = model_of("vn", decoder)
+    positive, negative = model.own_contrast(TRIPLES, NEGATIVES)
+    vectors = model.encoder.vectors
+    for place, (head, relation, tail) in enumerate(TRIPLES.tolist()):
+        tails = [tail, *NEGATIVES.entities[NEGATIVES.group[place]].tolist()]
+        for score, other in zip([positive[place], *negative[place]], tails, strict=True):
+            expected = model.decoder.triples(vectors[[head]], torch.tensor([relation]), vectors[[other]])[0]
+            torch.testing.assert_close(score, expected)
+
+
+def test_negatives_are_drawn_for_each_relation_asked():
+    relations = torch.tensor([4, 0, 4, 2])
+    drawn = Negatives.draw(relations, 500, 7, torch.Generator().manual_seed(0))
+    assert torch.equal(drawn.relations[drawn.group], relations)
+    assert drawn.entities.shape == (3, 500) and set(drawn.entities.unique().tolist()) == set(range(7))
 
 
 def test_the_inverse_of_the_inverse_is_the_relation():

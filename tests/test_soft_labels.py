@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from newcomer.errors import OptionError
-from newcomer.nn.soft_labels import MODES, conjunction, disjunction, implication, negation, soft_labels
+from newcomer.nn.soft_labels import (
+    MODES,
+    conjunction,
+    disjunction,
+    grounding_support,
+    implication,
+    negation,
+    soft_labels,
+)
 
 TRUTHS = st.floats(0.0, 1.0, allow_subnormal=False)
 
@@ -68,10 +76,14 @@ def test_connectives_by_hand(found, expected):
     assert found.item() == pytest.approx(expected)
 
 
+def labels_of(truth: Tensor, rows: Tensor, confidence: Tensor, premises: Tensor, **options) -> Tensor:
+    return soft_labels(truth, grounding_support(rows, confidence, premises, len(truth)), **options)
+
+
 def labels(truth, rows, confidence, premises, **options) -> Tensor:
     """Soft labels from lists, in double precision."""
     numbers = [torch.tensor(x, dtype=torch.float64) for x in (truth, confidence, premises)]
-    return soft_labels(
+    return labels_of(
         numbers[0], torch.tensor(rows, dtype=torch.int64), numbers[1], numbers[2].reshape(-1, 3), **options
     )
 
@@ -172,7 +184,7 @@ def test_modes():
 @pytest.mark.parametrize("mode", MODES)
 def test_no_gradient_flows_through_a_label(mode):
     truth, confidence, premises = (torch.rand(*s, requires_grad=True) for s in ((2,), (3,), (3, 3)))
-    found = soft_labels(truth, torch.tensor([0, 1, 1]), confidence, premises, mode=mode)
+    found = labels_of(truth, torch.tensor([0, 1, 1]), confidence, premises, mode=mode)
     assert not found.requires_grad
     (truth * found).sum().backward()
     assert truth.grad is not None and torch.equal(truth.grad, found)
@@ -192,7 +204,7 @@ def test_without_groundings_the_label_is_the_truth():
 def test_the_label_has_the_type_of_the_truth(row_type):
     truth, rows = torch.tensor([0.5, 0.25]), torch.tensor([1, 1], dtype=row_type)
     confidence = torch.tensor([1.0, 1.0], dtype=torch.float64)
-    found = soft_labels(truth, rows, confidence, torch.ones(2, 3, dtype=torch.float64), c=0.125)
+    found = labels_of(truth, rows, confidence, torch.ones(2, 3), c=0.125)
     assert found.dtype == torch.float32
     assert found.tolist() == [0.5, 0.5]
 
@@ -201,11 +213,11 @@ def test_a_label_does_not_depend_on_its_batch_nor_on_the_run():
     generator = torch.Generator().manual_seed(0)
     rows = torch.randint(500, (20_000,), generator=generator).sort().values
     truth, confidence, premises = (torch.rand(*s, generator=generator) for s in ((500,), (20_000,), (20_000, 3)))
-    whole = soft_labels(truth, rows, confidence, premises)
-    assert soft_labels(truth, rows, confidence, premises).equal(whole)
+    whole = labels_of(truth, rows, confidence, premises)
+    assert labels_of(truth, rows, confidence, premises).equal(whole)
     for row in (0, 123, 499):
         own = rows == row
-        alone = soft_labels(truth[row : row + 1], rows[own] - row, confidence[own], premises[own])
+        alone = labels_of(truth[row : row + 1], rows[own] - row, confidence[own], premises[own])
         assert alone.equal(whole[row : row + 1])
 
 

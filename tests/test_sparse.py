@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from newcomer.nn.sparse import Rows, row_softmax, row_sums, transposed, weighted_sum
+from newcomer.nn.sparse import Rows, row_softmax, row_sums, weighted_sum
 from nn_oracle import one_thread, random_edges, rows_of
 
 SEEDS = range(4)
@@ -38,7 +38,7 @@ def test_a_mask_keeps_all_rows_and_some_entries():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_transpose_has_every_entry_at_its_mirrored_place(seed):
     rows = random_edges(seed, width=9).rows
-    turned, order = transposed(rows)
+    turned, order = rows.transposed
     there = list(zip(rows.row_ids()[order].tolist(), rows.columns[order].tolist(), strict=True))
     assert list(zip(turned.columns.tolist(), turned.row_ids().tolist(), strict=True)) == there
     assert (turned.num_rows, turned.width) == (9, rows.num_rows)

@@ -129,21 +129,6 @@ def test_virtual_triples_of_entities_beyond_the_seen_ones_are_left_out():
     assert training.rows.num_rows == training.rows.width == seen
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_only_newcomers_look_at_newcomers(seed):
-    training, _, _ = built(seed)
-    hidden = torch.zeros(ENTITIES, dtype=torch.bool)
-    hidden[[2, 3, 7]] = True
-    weights = torch.rand(len(all_ones(training)), dtype=torch.float64) + 0.1
-    edges, without = training.edges(weights, hidden), training.edges(weights)
-    for row, column, now, before in zip(
-        edges.rows.row_ids().tolist(), edges.rows.columns.tolist(), edges.weights, without.weights, strict=True
-    ):
-        unseen = bool(hidden[column]) and not bool(hidden[row])
-        assert float(now) == (0.0 if unseen else float(before))
-    assert not torch.equal(edges.weights, without.weights)
-
-
 @pytest.mark.parametrize("nothing", [None, "no conclusions"])
 def test_a_graph_without_virtual_triples(nothing):
     graph, _ = inferred(0)

@@ -11,6 +11,9 @@
     weights.safetensors   the trained numbers
     manifest.json         versions, seed, data set, and size and SHA-256 of every other file
 
+Beside these may lie what evaluations found later, ``result.json`` and ``result-TASK.json``: they are no part of the
+model, the manifest does not list them, and reading the model does not open them.
+
 The folder appears whole or not at all. Reading checks every byte against the manifest, and the manifest against a
 checksum of its own. Only file names known here are ever opened, and nothing is unpickled. The manifest carries no date:
 the same model gives the same bytes.
@@ -63,6 +66,8 @@ NEIGHBORS = tuple(
 )
 KNOWN = (*REQUIRED, "auxiliary.parquet", "thresholds.json", *NEIGHBORS)
 WEIGHT_TYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+RESULT = "result.json"
+RESULTS = (RESULT, "result-link-prediction.json", "result-triple-classification.json")
 COPY_AGAIN = "copy the folder again from where it was made"
 
 Weights = Mapping[str, npt.NDArray[Any]]
@@ -221,6 +226,7 @@ def _write_weights(path: Path, weights: Weights) -> None:
         ready[name] = array
     try:
         save_file(ready, path)
+        path.chmod(0o644)  # as the files beside it; the library keeps others out
     except SafetensorError as error:  # a full disk, say: `fresh_folder` words it
         raise OSError(str(error)) from None
 
@@ -401,7 +407,7 @@ def _check_names(path: Path, listed: Mapping[str, Any]) -> None:
 
 
 def _check_files(folder: Path, manifest: Manifest) -> None:
-    """Every listed file has its bytes, and no other lies beside them (but for those that desktops hide)."""
+    """Every listed file has its bytes, and no other lies beside them (but for results and what desktops hide)."""
     for name, stamp in manifest.files.items():
         path = folder / name
         with looking_at(path):
@@ -418,7 +424,7 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def _strangers(folder: Path, manifest: Manifest) -> Iterator[Path]:
-    own = {folder / name for name in (*manifest.files, MANIFEST)}
+    own = {folder / name for name in (*manifest.files, MANIFEST, *RESULTS)}
     own |= {path.parent for path in own}
     for place in (folder, folder / "neighbors"):
         with looking_at(place):

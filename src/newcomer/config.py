@@ -30,7 +30,9 @@ MEASURES = ("pca", "standard", "smoothed")
 ENCODERS = ("vn", "mean", "lstm", "lan")
 DECODERS = ("distmult", "transe", "complex")
 LABELS = ("soft", "hard", "none")
+LOSSES = ("binary", "softmax")
 PROTOCOLS = ("inductive", "refreshed", "transductive")
+UNSEEN_SIDES = ("auto", "subject", "object", "both")
 INT_MAX = 2**63 - 1  # what TOML promises to hold
 NOTHING = "none"
 
@@ -100,6 +102,7 @@ class ModelConfig(_Settings):
     dim: int = _setting(100, "Numbers in the vector of an entity.", low=1)
     layers: int = _setting(3, "Structure-aware layers (encoder vn).", low=1)
     query_aware: bool = _setting(True, "Whether a query-aware layer follows them (encoder vn).")
+    residual: bool = _setting(False, "Whether the query-aware layer keeps an entity's own vector (encoder vn).")
     normalise: bool = _setting(True, "Whether a sum over neighbours is divided by their number (encoder vn).")
     dropout: float = _setting(0.25, "Share of a vector's numbers dropped while training.", low=0, below=1)
     labels: str = _setting(
@@ -108,6 +111,12 @@ class ModelConfig(_Settings):
         choices=LABELS,
     )
     soft_label_c: float = _setting(0.01, "How much the rules move a soft label: the penalty C.", low=0)
+    constrained: bool = _setting(
+        True, "Whether a prediction that rules infer is scored by its label, the optimum under the rules."
+    )
+    evidence: bool = _setting(
+        False, "Whether all rules have a say in the answer beside the network, weighed on validation newcomers."
+    )
     max_neighbors: int = _setting(64, "Neighbours of an entity that are looked at (encoders mean, lstm, lan).", low=1)
     gamma: float = _setting(12.0, "Score of a triple without any distance (decoder transe).", above=0)
 
@@ -126,6 +135,12 @@ class TrainingConfig(_Settings):
     epochs: int = _setting(100, "Passes over the observed triples, at most.", low=1)
     batches: int = _setting(100, "Mini-batches an epoch.", low=1)
     negatives: int = _setting(64, "Corrupted triples drawn for each true one.", low=1)
+    loss: str = _setting(
+        "binary", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES
+    )
+    own_weight: float = _setting(
+        0.0, "Weight in the loss of the facts as the entities' trained vectors alone score them.", low=0
+    )
     lr: float = _setting(0.002, "Learning rate of Adam.", above=0)
     l2: float = _setting(0.001, "Weight of the squared embeddings in the loss.", low=0)
     newcomer_share: float = _setting(
@@ -135,8 +150,15 @@ class TrainingConfig(_Settings):
     patience: int = _setting(5, "Validations without improvement after which training stops.", low=1)
     validate_every: int = _setting(2, "Epochs from one validation to the next.", low=1)
     validation_rate: float = _setting(
-        10.0, "Percent of the valid triples whose entities are held out as newcomers to validate on.", above=0, high=100
+        10.0,
+        "Percent of the valid triples whose entities are held out as newcomers to validate on; 0 trains all epochs.",
+        low=0,
+        high=100,
     )
+    validation_unseen: str = _setting(
+        "auto", "Which ends of them are held out: those that are new in test, or as named.", choices=UNSEEN_SIDES
+    )
+    validation_queries: int | None = _setting(2000, "Questions that a validation asks, at most.", low=1)
     final_fit: bool = _setting(True, "Whether to train once more, on all entities, for the number of epochs found.")
     virtual_weight: float = _setting(1.0, "Weight of the virtual triples in the loss.", low=0)
     amp: bool = _setting(False, "Whether to calculate in half precision where the device gains from it.")
@@ -170,6 +192,11 @@ class Config(_Settings):
     def has_virtual_neighbors(self) -> bool:
         """Whether rules add anything to what an entity's own facts say."""
         return self.model.labels != "none" and bool(self.rules.kinds or self.rules.paths)
+
+    @property
+    def mines_rules(self) -> bool:
+        """Whether rules between relations are needed: for virtual neighbours, or to have a say in the answers."""
+        return bool(self.rules.kinds) and (self.model.labels != "none" or self.model.evidence)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as strings, numbers, lists and ``None``, by section: what JSON can hold."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from newcomer import __version__
-from newcomer.cli import data, graphs, rulefiles, rules
+from newcomer.cli import compare, data, evaluate, graphs, rulefiles, rules, train, tune
 from newcomer.errors import NewcomerError, OutputError
 
 STOPPED = 128  # plus the number of the signal, as a shell says it
@@ -31,6 +31,10 @@ app.command()(graphs.split)
 app.command()(rules.mine)
 app.command()(rules.enrich)
 app.add_typer(rulefiles.app, name="rules")
+app.command()(train.train)
+app.command()(tune.tune)
+app.command()(evaluate.evaluate)
+app.command()(compare.compare)
 
 
 def _print_version(wanted: bool) -> None:

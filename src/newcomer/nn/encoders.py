@@ -1,9 +1,8 @@
 """Encoders: vectors for entities out of their neighbourhoods. Newcomers have no parameters.
 
-One contract for all. ``states(edges, own)`` encodes the seen entities (the rows of ``edges``) over each other; ``own``
-says whose trained vector may be used, so that training can embed a seen entity as if it had just arrived. ``extend``
-adds newcomers, whose rows may point to anyone. ``embed`` gives the vectors of entities for queries. What is computed
-for seen entities never depends on newcomers.
+One contract for all. ``states`` encodes the seen entities (the rows of ``edges``) over each other. ``extend`` adds
+newcomers, whose rows may point to anyone; training adds seen entities once more as if they had just arrived. ``embed``
+gives the vectors of entities for queries. What is computed for seen entities never depends on newcomers.
 """
 
 from abc import ABC, abstractmethod
@@ -23,12 +22,18 @@ class States(NamedTuple):
 
     layers: tuple[Tensor, ...]  # each (entities, d); the first is the input
     edges: Edges
+    nodes: Tensor | None = None  # who the seen among them are, where they are not 0, 1, 2, ...
+
+    def names(self, places: Tensor) -> Tensor:
+        """What tells seen entities apart, whoever else is embedded: their ids."""
+        return places if self.nodes is None else self.nodes[places.clamp_max(len(self.nodes) - 1)]
 
 
 class Encoder(nn.Module, ABC):
     """Seen entities have a trained input vector each; everything else is shared by all."""
 
     query_aware = False  # whether an entity's vector depends on what is asked
+    hops = 1  # how many edges away a vector looks
 
     def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -37,14 +42,14 @@ class Encoder(nn.Module, ABC):
         self.vectors = nn.Parameter((torch.rand(num_seen, dim, generator=generator) * 2 - 1) * (3.0 / dim) ** 0.5)
         self.dropout = dropout
 
-    def inputs(self, own: Tensor | None) -> Tensor:
-        """Input vectors of the seen entities; zero for those that count as newcomers now."""
-        vectors = self.vectors if own is None else self.vectors * own[:, None].to(self.vectors.dtype)
+    def inputs(self, nodes: Tensor | None = None) -> Tensor:
+        """Input vectors of the seen entities, or of some of them."""
+        vectors = self.vectors if nodes is None else functional.embedding(nodes, self.vectors)
         return functional.dropout(vectors, self.dropout, self.training)
 
     @abstractmethod
-    def states(self, edges: Edges, own: Tensor | None = None) -> States:
-        """Encode the seen entities."""
+    def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
+        """Encode the seen entities, or some of them: row ``k`` of ``edges`` is then entity ``nodes[k]``."""
 
     @abstractmethod
     def extend(self, seen: States, edges: Edges) -> States:
@@ -79,14 +84,16 @@ class VNEncoder(Encoder):
         layers: int = 3,
         query_aware: bool = True,
         normalise: bool = True,
+        residual: bool = False,
     ) -> None:
         super().__init__(num_seen, num_relations, dim, dropout, generator)
         self.structure = nn.ModuleList(StructureLayer(num_relations, dim, normalise, generator) for _ in range(layers))
-        self.query = QueryLayer(num_relations, dim, generator) if query_aware else None
+        self.query = QueryLayer(num_relations, dim, generator, residual) if query_aware else None
         self.query_aware = query_aware
+        self.hops = layers + query_aware
 
-    def states(self, edges: Edges, own: Tensor | None = None) -> States:
-        layers = [self.inputs(own)]
+    def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
+        layers = [self.inputs(nodes)]
         for layer in self.structure:
             layers.append(functional.dropout(layer(edges, layers[-1], layers[-1]), self.dropout, self.training))
         return States(tuple(layers), edges)
@@ -95,7 +102,8 @@ class VNEncoder(Encoder):
         arrived = [self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1])]
         together = [torch.cat([seen.layers[0], arrived[0]])]
         for layer in self.structure:
-            arrived.append(layer(edges, together[-1], arrived[-1]))
+            vectors = layer(edges, together[-1], arrived[-1])
+            arrived.append(functional.dropout(vectors, self.dropout, self.training))
             together.append(torch.cat([seen.layers[len(together)], arrived[-1]]))
         return States(tuple(together), join_edges(seen.edges, edges))
 
@@ -110,8 +118,8 @@ class VNEncoder(Encoder):
 class NeighborEncoder(Encoder):
     """Baselines that pool one layer of transformed neighbours: ``T_r(e) = e - (w_r . e) w_r`` with ``|w_r| = 1``.
 
-    Neighbours without a vector of their own (newcomers, and who counts as one) say nothing: their edges count as not
-    there. At most ``max_neighbors`` of an entity's visible edges are looked at: with more, an evenly spread part.
+    Neighbours without a vector of their own (newcomers) say nothing: their edges count as not there. At most
+    ``max_neighbors`` of an entity's visible edges are looked at: with more, an evenly spread part.
     """
 
     def __init__(
@@ -127,16 +135,14 @@ class NeighborEncoder(Encoder):
         self.normals = nn.Parameter(glorot(2 * num_relations, dim, generator))
         self.max_neighbors = max_neighbors
 
-    def states(self, edges: Edges, own: Tensor | None = None) -> States:
-        if own is not None:
-            edges = edges._replace(weights=edges.weights * own[edges.rows.columns])
-        return States((self.inputs(own),), edges)
+    def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
+        return States((self.inputs(nodes),), edges, nodes)
 
     def extend(self, seen: States, edges: Edges) -> States:
         has_vector = edges.rows.columns < seen.edges.rows.num_rows
         edges = edges._replace(weights=edges.weights * has_vector)
         nothing = self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1])
-        return States((torch.cat([seen.layers[0], nothing]),), join_edges(seen.edges, edges))
+        return States((torch.cat([seen.layers[0], nothing]),), join_edges(seen.edges, edges), seen.nodes)
 
     def neighbors(self, states: States, entities: Tensor) -> tuple[Rows, Tensor, Tensor]:
         """For each entity its edges that may be seen, thinned: rows, their relations and their weights."""
@@ -174,7 +180,7 @@ class MeanEncoder(NeighborEncoder):
 
 
 class LSTMEncoder(NeighborEncoder):
-    """LSTM: the last output of an LSTM over the neighbours, in an order that a hash of each edge gives."""
+    """LSTM: the last output of an LSTM over the neighbours, in a random order that the seed and each edge give."""
 
     def __init__(
         self,
@@ -191,6 +197,8 @@ class LSTMEncoder(NeighborEncoder):
             for parameter in self.cell.parameters():
                 bound = dim**-0.5
                 parameter.copy_((torch.rand(parameter.shape, generator=generator) * 2 - 1) * bound)
+        self.shuffle: Tensor
+        self.register_buffer("shuffle", torch.randint(2**31, (1,), generator=generator))
 
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         distinct, places = torch.unique(entities, return_inverse=True)
@@ -198,18 +206,18 @@ class LSTMEncoder(NeighborEncoder):
         messages = self.messages(states, rows, relations) * weights[:, None]
         if len(messages) == 0:
             return messages.new_zeros(len(entities), messages.shape[1])
-        outputs, _ = self.cell(self._padded(rows, relations, messages))
+        outputs, _ = self.cell(self._padded(rows, states.names(rows.columns), relations, messages))
         last = (rows.sizes - 1).clamp_min(0)
         vectors = outputs[torch.arange(len(distinct), device=last.device), last]
         vectors = vectors * (rows.sizes > 0)[:, None]
         result: Tensor = vectors[places]
         return result
 
-    def _padded(self, rows: Rows, relations: Tensor, messages: Tensor) -> Tensor:
-        """(entities, most neighbours, d): each entity's messages in the order of a hash of relation and neighbour."""
+    def _padded(self, rows: Rows, names: Tensor, relations: Tensor, messages: Tensor) -> Tensor:
+        """(entities, most neighbours, d): each entity's messages in random order."""
         row = rows.row_ids()
         # Of the edge alone: the order must depend neither on the other edges nor on who else is embedded.
-        mixed = (rows.columns * 2654435761 + relations * 2246822519 + 12345) % 4294967296
+        mixed = scrambled(names * 2 * self.num_relations + relations + self.shuffle)
         order = torch.argsort(mixed, stable=True)
         order = order[torch.argsort(row[order], stable=True)]
         place = torch.arange(len(messages), device=messages.device) - rows.offsets[row]
@@ -282,6 +290,14 @@ class LANEncoder(NeighborEncoder):
         return strongest.clamp_min(0.1)
 
 
+def scrambled(keys: Tensor) -> Tensor:
+    """Numbers that look drawn at random, the same for the same keys (int64): multiply, fold the high bits in, again."""
+    for factor in (-7046029254386353131, -4417276706812531889):  # odd, of no pattern; products wrap round
+        keys = keys * factor
+        keys = keys ^ ((keys >> 29) & 0x7FFFFFFFF)
+    return keys
+
+
 def pooled(rows: Rows, shares: Tensor, messages: Tensor) -> Tensor:
     """(rows, d): each row's messages (one an entry) summed with their shares."""
     places = Rows(rows.offsets, torch.arange(len(messages), device=messages.device), max(len(messages), 1))
@@ -302,7 +318,7 @@ def make_encoder(
 
 
 ENCODERS: dict[str, tuple[type[Encoder], tuple[str, ...]]] = {
-    "vn": (VNEncoder, ("layers", "query_aware", "normalise")),
+    "vn": (VNEncoder, ("layers", "query_aware", "normalise", "residual")),
     "mean": (MeanEncoder, ("max_neighbors",)),
     "lstm": (LSTMEncoder, ("max_neighbors",)),
     "lan": (LANEncoder, ("max_neighbors",)),

@@ -1,10 +1,28 @@
 """An encoder and a decoder together: scores of triples, with each end embedded as the triple's relation asks for it."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from newcomer.nn.decoders import Decoder
 from newcomer.nn.encoders import Encoder, States
+
+
+class Negatives(NamedTuple):
+    """Entities to replace tails with: those asked the same relation share theirs, which are then embedded once."""
+
+    relations: Tensor  # (groups,) oriented
+    entities: Tensor  # (groups, k)
+    group: Tensor  # (n,) the group of each triple
+
+    @classmethod
+    def draw(cls, relations: Tensor, count: int, below: int, generator: torch.Generator) -> "Negatives":
+        """``count`` entities of ``below`` for each relation that occurs; drawn on the generator's device."""
+        distinct, group = torch.unique(relations, return_inverse=True)
+        drawn = torch.randint(below, (len(distinct), count), generator=generator, device=generator.device)
+        return cls(distinct, drawn.to(relations.device), group)
 
 
 class Model(nn.Module):
@@ -30,15 +48,28 @@ class Model(nn.Module):
         """(n,): truth values in 0..1."""
         return torch.sigmoid(self.scores(states, triples))
 
-    def contrast(self, states: States, triples: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of triples (n, 3), (n,), and of the same with the tail replaced by negatives (n, k), (n, k)."""
+    def contrast(self, states: States, triples: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
+        """Scores of triples (n, 3), (n,), and of the same with their negatives as tails, (n, k + 1).
+
+        The last is the head itself: most alike its own neighbours, it would else be the answer to everything.
+        """
         heads, relations, tails = triples.unbind(dim=1)
         asked_back = self.inverse(relations)
-        entities = torch.cat([heads, tails, negatives.reshape(-1)])
-        queries = torch.cat([relations, asked_back, asked_back.repeat_interleave(negatives.shape[1])])
-        vectors = self.encoder.embed(states, entities, queries)
-        n = len(heads)
-        of_heads, of_tails = vectors[:n], vectors[n : 2 * n]
-        of_negatives = vectors[2 * n :].reshape(n, negatives.shape[1], -1)
-        positive = self.decoder.triples(of_heads, relations, of_tails)
-        return positive, self.decoder.all_tails(of_heads, relations, of_negatives)
+        n, (groups, k) = len(heads), negatives.entities.shape
+        entities = torch.cat([heads, tails, heads, negatives.entities.reshape(-1)])
+        of_groups = self.inverse(negatives.relations).repeat_interleave(k)
+        vectors = self.encoder.embed(states, entities, torch.cat([relations, asked_back, asked_back, of_groups]))
+        of_heads, of_tails, as_tails = vectors[: 3 * n].chunk(3)
+        of_negatives = functional.embedding(negatives.group, vectors[3 * n :].reshape(groups, -1)).reshape(n, k, -1)
+        negative = self.decoder.all_tails(of_heads, relations, of_negatives)
+        itself = self.decoder.triples(of_heads, relations, as_tails)
+        return self.decoder.triples(of_heads, relations, of_tails), torch.cat([negative, itself[:, None]], dim=1)
+
+    def own_contrast(self, triples: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
+        """As `contrast`, by the trained vectors of the entities alone, whatever is around them."""
+        heads, relations, tails = triples.unbind(dim=1)
+        vectors = self.encoder.inputs()
+        of_heads = functional.embedding(heads, vectors)
+        positive = self.decoder.triples(of_heads, relations, functional.embedding(tails, vectors))
+        of_negatives = functional.embedding(negatives.entities, vectors)
+        return positive, self.decoder.all_tails(of_heads, relations, of_negatives[negatives.group])

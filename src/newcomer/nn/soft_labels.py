@@ -43,18 +43,21 @@ def implication(premise: Tensor, conclusion: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def soft_labels(
-    truth: Tensor,
-    grounding_row: Tensor,
-    confidence: Tensor,
-    premise_truth: Tensor,
-    c: float = 0.01,
-    mode: str = "soft",
-) -> Tensor:
+def grounding_support(grounding_row: Tensor, confidence: Tensor, premise_truth: Tensor, count: int) -> Tensor:
+    """(count,): for each virtual triple the sum over its groundings f of lambda_f * p_f.
+
+    Each of g groundings has its triple's row (g,), rows ascending; the confidence of its rule (g,); and its premises'
+    truths (g, p), 1.0 where it has fewer than p premises.
+    """
+    backing = (confidence * premise_truth.prod(dim=-1)).to(premise_truth.dtype)
+    return _sums_by_row(backing, grounding_row, count)
+
+
+@torch.no_grad()
+def soft_labels(truth: Tensor, support: Tensor, c: float = 0.01, mode: str = "soft") -> Tensor:
     """Labels (n,) of n virtual triples; no gradient flows through a label.
 
-    ``truth`` (n,) is what the embeddings say of the triples. Each of g groundings has its triple's row (g,), rows
-    ascending; the confidence of its rule (g,); and its premises' truths (g, p), 1.0 where it has fewer than p premises.
+    ``truth`` (n,) is what the embeddings say of the triples, ``support`` (n,) what their groundings say.
 
     Modes: ``soft`` is the formula above; ``hard`` believes every rule, label 1; ``none`` uses no virtual triples, label
     and so weight 0.
@@ -67,8 +70,7 @@ def soft_labels(
         return torch.zeros_like(truth)
     if mode == "hard":
         return torch.ones_like(truth)
-    backing = (confidence * premise_truth.prod(dim=-1)).to(truth.dtype)
-    return (truth + c * _sums_by_row(backing, grounding_row, len(truth))).clamp(0.0, 1.0)
+    return (truth + c * support).clamp(0.0, 1.0)
 
 
 def _sums_by_row(values: Tensor, rows: Tensor, count: int) -> Tensor:

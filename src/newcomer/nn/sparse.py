@@ -5,7 +5,9 @@ another one with the transpose backwards for ``dense``, and a sampled dense-dens
 """
 
 import warnings
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +19,12 @@ with warnings.catch_warnings():
     torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1))
 
 
-class Rows(NamedTuple):
-    """Sparse rows: the entries of row ``i`` are ``columns[offsets[i]:offsets[i + 1]]``, each below ``width``."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Sparse rows: the entries of row ``i`` are ``columns[offsets[i]:offsets[i + 1]]``, each below ``width``.
+
+    What follows from them (the row of each entry, the transpose) is found once: a graph is trained on many times.
+    """
 
     offsets: Tensor  # (rows + 1,) int64
     columns: Tensor  # (entries,) int64
@@ -33,9 +39,22 @@ class Rows(NamedTuple):
         """Entries a row, (rows,)."""
         return self.offsets[1:] - self.offsets[:-1]
 
+    @cached_property
+    def _row_ids(self) -> Tensor:
+        rows = torch.arange(self.num_rows, device=self.offsets.device)
+        return torch.repeat_interleave(rows, self.sizes, output_size=len(self.columns))
+
     def row_ids(self) -> Tensor:
         """The row of each entry, (entries,)."""
-        return torch.repeat_interleave(torch.arange(self.num_rows, device=self.offsets.device), self.sizes)
+        return self._row_ids
+
+    @cached_property
+    def transposed(self) -> tuple["Rows", Tensor]:
+        """The rows of the transpose, and which entry stands at each of its places."""
+        order = torch.argsort(self.columns, stable=True)
+        offsets = torch.zeros(self.width + 1, dtype=torch.int64, device=order.device)
+        torch.cumsum(torch.bincount(self.columns, minlength=self.width), 0, out=offsets[1:])
+        return Rows(offsets, self.row_ids()[order], self.num_rows), order
 
     def pick(self, rows: Tensor) -> tuple["Rows", Tensor]:
         """These rows (any of them several times), and where each of their entries stands in this one."""
@@ -59,14 +78,6 @@ def _csr(rows: Rows, values: Tensor) -> Tensor:
     )
 
 
-def transposed(rows: Rows) -> tuple[Rows, Tensor]:
-    """The rows of the transpose, and which entry stands at each of its places."""
-    order = torch.argsort(rows.columns, stable=True)
-    offsets = torch.zeros(rows.width + 1, dtype=torch.int64, device=order.device)
-    torch.cumsum(torch.bincount(rows.columns, minlength=rows.width), 0, out=offsets[1:])
-    return Rows(offsets, rows.row_ids()[order], rows.num_rows), order
-
-
 def _sampled_products(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
     """(entries,): for entry (i, j) the product of the vectors ``left_i`` and ``right_j``."""
     if len(rows.columns) > rows.num_rows * rows.width:
@@ -79,39 +90,92 @@ def _sampled_products(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
 
 class _WeightedSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, offsets: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
-        ctx.save_for_backward(offsets, columns, values, dense)
-        return _csr(Rows(offsets, columns, len(dense)), values) @ dense
+    def forward(ctx: Any, rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
+        ctx.rows = rows
+        ctx.save_for_backward(values, dense)
+        return _csr(rows, values) @ dense
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        offsets, columns, values, dense = ctx.saved_tensors
-        gradient, rows = gradients[0].contiguous(), Rows(offsets, columns, len(dense))
+        values, dense = ctx.saved_tensors
+        gradient, rows = gradients[0].contiguous(), ctx.rows
         for_values = for_dense = None
-        if ctx.needs_input_grad[2]:
+        if ctx.needs_input_grad[1]:
             for_values = _sampled_products(rows, gradient, dense)
-        if ctx.needs_input_grad[3]:
-            turned, order = transposed(rows)
+        if ctx.needs_input_grad[2]:
+            turned, order = rows.transposed
             for_dense = _csr(turned, values[order]) @ gradient
-        return None, None, for_values, for_dense
+        return None, for_values, for_dense
 
 
 def weighted_sum(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
     """(rows, d): for each row the sum of ``values`` (entries,) times the vectors ``dense`` (width, d) it points to."""
     if len(rows.columns) == 0:
         return dense.new_zeros(rows.num_rows, dense.shape[1])
-    result: Tensor = _WeightedSum.apply(rows.offsets, rows.columns, values, dense)  # type: ignore[no-untyped-call]
+    result: Tensor = _WeightedSum.apply(rows, values, dense)  # type: ignore[no-untyped-call]
     return result
 
 
+class _RowSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Rows, values: Tensor) -> Tensor:
+        ctx.rows = rows
+        return _segment_sums(values, rows.offsets)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, gradients[0][ctx.rows.row_ids()]
+
+
+class _ByRow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Rows, values: Tensor) -> Tensor:
+        ctx.rows = rows
+        return values[rows.row_ids()]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, _segment_sums(gradients[0].contiguous(), ctx.rows.offsets)
+
+
+class _ByColumn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Rows, values: Tensor) -> Tensor:
+        ctx.rows = rows
+        return values[rows.columns]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        turned, order = ctx.rows.transposed
+        return None, _segment_sums(gradients[0][order], turned.offsets)
+
+
+def _segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
+    """Sums of runs of values: in the same order of addition on every run, which scattered additions are not."""
+    return torch.segment_reduce(values, "sum", offsets=offsets)
+
+
 def row_sums(rows: Rows, values: Tensor) -> Tensor:
-    """(rows,): the sum of each row's values."""
-    if len(values) == 0:
-        return values.new_zeros(rows.num_rows)
-    # A product with a column of ones: the same order of addition on every run, on every device.
-    places = Rows(rows.offsets, torch.arange(len(values), device=values.device), len(values))
-    ones = torch.ones_like(values)
-    return weighted_sum(places, ones, values[:, None])[:, 0]
+    """(rows,): the sum of each row's values (entries,)."""
+    result: Tensor = _RowSums.apply(rows, values)  # type: ignore[no-untyped-call]
+    return result
+
+
+def by_row(rows: Rows, values: Tensor) -> Tensor:
+    """(entries,): for each entry the value (rows,) of its row."""
+    result: Tensor = _ByRow.apply(rows, values)  # type: ignore[no-untyped-call]
+    return result
+
+
+def by_column(rows: Rows, values: Tensor) -> Tensor:
+    """(entries,): for each entry the value (width,) of its column."""
+    result: Tensor = _ByColumn.apply(rows, values)  # type: ignore[no-untyped-call]
+    return result
+
+
+def single_rows(columns: Tensor, width: int) -> Rows:
+    """Rows of one entry each."""
+    return Rows(torch.arange(len(columns) + 1, device=columns.device), columns, width)
 
 
 def row_softmax(rows: Rows, logits: Tensor, weights: Tensor) -> Tensor:
@@ -122,9 +186,9 @@ def row_softmax(rows: Rows, logits: Tensor, weights: Tensor) -> Tensor:
     """
     if len(logits) == 0:
         return logits
-    row, raised = rows.row_ids(), logits + weights.detach().log()
-    top = logits.new_full((rows.num_rows,), -torch.inf).scatter_reduce(0, row, raised.detach(), "amax")
+    raised = logits + weights.detach().log()
+    top = torch.segment_reduce(raised.detach(), "max", offsets=rows.offsets, initial=-torch.inf)
     top = top.masked_fill(top == -torch.inf, 0.0)
-    shares = torch.exp(raised - top[row])
+    shares = torch.exp(raised - top[rows.row_ids()])
     total = row_sums(rows, shares)  # at least 1, the highest entry's own share, or 0 of nothing
-    return shares / total.masked_fill(total == 0, 1.0)[row]
+    return shares / by_row(rows, total.masked_fill(total == 0, 1.0))

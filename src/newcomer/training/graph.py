@@ -5,6 +5,7 @@ giving it a soft label, is a matter of one weight.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from newcomer.graph import Graph, Ids, TripleArray, concatenate
 from newcomer.nn.layers import Edges
-from newcomer.nn.sparse import Rows
+from newcomer.nn.sparse import Rows, single_rows
 from newcomer.rules.neighbors import VirtualNeighbors
 
 PREMISES = 3
@@ -47,13 +48,28 @@ class TrainingGraph:
     groundings: Groundings
     dependents: Rows
 
-    def edges(self, triple_weights: Tensor, hidden: Tensor | None = None) -> Edges:
-        """The edges with a weight a triple; ``hidden`` entities count as newcomers: only such look at them."""
-        weights = triple_weights[self.sources]
-        if hidden is not None:
-            looks_at_hidden = hidden[self.rows.columns] & ~hidden[self.rows.row_ids()]
-            weights = weights.masked_fill(looks_at_hidden, 0.0)
-        return Edges(self.rows, self.relations, weights)
+    def edges(self, triple_weights: Tensor) -> Edges:
+        """The edges with a weight a triple."""
+        return Edges(self.rows, self.relations, triple_weights[self.sources], self.by_relation)
+
+    @cached_property
+    def by_relation(self) -> Rows:
+        """The edges' relations as rows of one entry, to sum up by relation."""
+        return single_rows(self.relations, 2 * self.num_relations)
+
+    def mentioned(self, virtual: Tensor) -> Tensor:
+        """The entities of these virtual triples and of the facts they are inferred from."""
+        groundings, _ = self.groundings_of(virtual)
+        premises = self.groundings.premises[groundings].reshape(-1, 3)
+        ends = torch.cat([self.virtual[virtual], premises[premises[:, 1] >= 0]])[:, [0, 2]]
+        distinct: Tensor = torch.unique(ends)
+        return distinct
+
+    def groundings_of(self, virtual: Tensor) -> tuple[Tensor, Tensor]:
+        """The groundings of these virtual triples, and which of the triples each belongs to."""
+        empty = Rows(self.groundings.offsets, torch.arange(len(self.groundings.rows), device=virtual.device), 0)
+        picked, entries = empty.pick(virtual)
+        return entries, picked.row_ids()
 
     def resting_on(self, facts: Tensor) -> Tensor:
         """The virtual triples inferred from any of these facts."""

@@ -1,9 +1,10 @@
 """Algorithm 1, readable from top to bottom.
 
-Each mini-batch of facts is hidden from the graph together with every virtual triple inferred from it, and a share of
-its entities is embedded as if it had just arrived. The soft labels of a mini-batch of virtual triples are refreshed
-with the current embeddings. The loss is cross entropy on facts and corrupted facts, plus cross entropy of the virtual
-triples against their labels, plus a penalty on long vectors.
+Each mini-batch of facts is hidden from the graph together with every virtual triple inferred from it. A share of the
+entities that are asked about is embedded as newcomers are: without a vector of their own, beside the seen ones. The
+soft labels of a mini-batch of virtual triples are refreshed with the current embeddings. The loss is cross entropy on
+facts and corrupted facts, plus cross entropy of the virtual triples against their labels, plus a penalty on long
+vectors.
 
 A fact that leaves one of its ends without any visible edge counts as a toss-up, whatever the model says of it: nothing
 is left to infer it from, yet that an entity has become empty would give it away.
@@ -19,10 +20,12 @@ from torch.nn import functional
 from newcomer.config import Config, ModelConfig
 from newcomer.nn.decoders import make_decoder
 from newcomer.nn.encoders import LANEncoder, States, make_encoder
-from newcomer.nn.model import Model
-from newcomer.nn.sparse import row_sums
+from newcomer.nn.layers import Edges
+from newcomer.nn.model import Model, Negatives
+from newcomer.nn.sparse import Rows, row_sums
 from newcomer.training.graph import TrainingGraph
 from newcomer.training.scorer import virtual_labels
+from newcomer.training.view import View, around, whole
 
 FIRST_LABELS = {"soft": 0.5, "hard": 1.0, "none": 0.0}  # of virtual triples that training has not come to yet
 
@@ -40,6 +43,7 @@ def build_model(config: ModelConfig, num_seen: int, num_relations: int, seed: in
         layers=config.layers,
         query_aware=config.query_aware,
         normalise=config.normalise,
+        residual=config.residual,
         max_neighbors=config.max_neighbors,
     )
     options = {"gamma": config.gamma} if config.decoder == "transe" else {}
@@ -76,9 +80,9 @@ class Trainer:
     def epoch(self, number: int) -> EpochReport:
         """One pass; all randomness follows from the seed and the epoch, so a run can go on from any epoch."""
         self.model.train()
-        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + number)
-        # Dropout draws from the global generator of the device.
-        torch.manual_seed(self.config.seed * 1_000_003 + number)
+        seed = (self.config.seed * 1_000_003 + number) % 2**63  # all that torch takes
+        generator = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)  # dropout draws from the global generator of the device
         sums = torch.zeros(3, device=self.device)
         batches = list(self._batches(generator))
         for facts, virtual in batches:
@@ -98,14 +102,40 @@ class Trainer:
         """Learn from a mini-batch; gives (3,): the loss, and the parts of facts and of virtual triples."""
         training = self.config.training
         triples, negatives = self._questions(facts, generator)
-        hidden = self._newcomers(triples, generator)
-        edges = self.graph.edges(self._without(facts, virtual), hidden)
-        states = self.model.encoder.states(edges, ~hidden)
-        fact_loss = self._fact_loss(states, triples, negatives)
-        virtual_loss = self._virtual_loss(states, virtual)
+        view = self._view(self._without(facts, virtual), triples, negatives, virtual, generator)
+        states = self.model.encoder.states(view.edges, view.nodes)
+        virtual_loss = self._virtual_loss(states, view, virtual)
+        states, asked = self._practise(states, view.triples(triples), generator)
+        fact_loss = self._fact_loss(states, asked, view.negatives(negatives))
         loss = fact_loss + training.virtual_weight * virtual_loss + training.l2 * self._penalty(triples)
+        if training.own_weight:
+            loss = loss + training.own_weight * self._loss(*self.model.own_contrast(triples, negatives))
         self._descend(loss)
         return torch.stack([loss.detach(), fact_loss.detach(), virtual_loss.detach()])
+
+    def _view(
+        self, weights: Tensor, triples: Tensor, negatives: Negatives, virtual: Tensor, generator: torch.Generator
+    ) -> View:
+        """The graph that this batch is embedded over."""
+        fanout = self.config.training.fanout
+        if fanout is None:
+            return whole(self.graph, weights)
+        ends = triples[:, [0, 2]].reshape(-1), negatives.entities.reshape(-1), self.graph.mentioned(virtual)
+        return around(self.graph, weights, torch.cat(ends), fanout, self.model.encoder.hops, generator)
+
+    def _practise(self, states: States, triples: Tensor, generator: torch.Generator) -> tuple[States, Tensor]:
+        """Embed a share of the heads once more, as if they had just arrived, and ask about these instead."""
+        chosen = (torch.rand(len(triples), generator=generator) < self.config.training.newcomer_share).to(self.device)
+        arriving, places = torch.unique(triples[chosen, 0], return_inverse=True)
+        if len(arriving) == 0:
+            return states, triples
+        known = states.edges.rows.num_rows
+        rows, entries = states.edges.rows.pick(arriving)
+        rows = Rows(rows.offsets, rows.columns, known + len(arriving))
+        edges = Edges(rows, states.edges.relations[entries], states.edges.weights[entries])
+        asked = triples.clone()
+        asked[chosen, 0] = known + places
+        return self.model.encoder.extend(states, edges), asked
 
     def _without(self, facts: Tensor, virtual: Tensor) -> Tensor:
         """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
@@ -114,21 +144,24 @@ class Trainer:
         weights[len(self.graph.facts) + torch.cat([virtual, self.graph.resting_on(facts)])] = 0.0
         return weights
 
-    def _fact_loss(self, states: States, triples: Tensor, negatives: Tensor) -> Tensor:
+    def _fact_loss(self, states: States, triples: Tensor, negatives: Negatives) -> Tensor:
         """Compare the scores of true and corrupted triples with what they are."""
         visible = row_sums(states.edges.rows, states.edges.weights) > 0
         inferable = visible[triples[:, 0]] & visible[triples[:, 2]]
         positive, negative = self.model.contrast(states, triples, negatives)
-        return cross_entropy(positive.where(inferable, 0.0), negative.where(inferable[:, None], 0.0))
+        return self._loss(positive.where(inferable, 0.0), negative.where(inferable[:, None], 0.0))
 
-    def _virtual_loss(self, states: States, virtual: Tensor) -> Tensor:
+    def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
+        return LOSSES[self.config.training.loss](positive, negative)
+
+    def _virtual_loss(self, states: States, view: View, virtual: Tensor) -> Tensor:
         """Refresh the labels of these virtual triples and compare the scores with them."""
         if len(virtual) == 0:
             return states.edges.weights.new_zeros(())
         config = self.config.model
-        labels = virtual_labels(self.model, states, self.graph, virtual, config.labels, config.soft_label_c)
+        labels = virtual_labels(self.model, states, self.graph, virtual, config.labels, config.soft_label_c, view)
         self.labels[virtual] = labels
-        scores = self.model.scores(states, self.graph.virtual[virtual])
+        scores = self.model.scores(states, view.triples(self.graph.virtual[virtual]))
         return functional.binary_cross_entropy_with_logits(scores, labels)
 
     def _descend(self, loss: Tensor) -> None:
@@ -138,22 +171,14 @@ class Trainer:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.grad_clip)
         self.optimiser.step()
 
-    def _questions(self, facts: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _questions(self, facts: Tensor, generator: torch.Generator) -> tuple[Tensor, Negatives]:
         """The facts, half of them turned round, and entities to replace their tails with: either end is corrupted."""
         triples = self.graph.facts[facts]
         turn = torch.rand(len(facts), generator=generator).to(self.device) < 0.5
         turned = torch.stack([triples[:, 2], self.model.inverse(triples[:, 1]), triples[:, 0]], dim=1)
-        size = (len(facts), self.config.training.negatives)
-        negatives = torch.randint(self.graph.num_entities, size, generator=generator).to(self.device)
-        return torch.where(turn[:, None], turned, triples), negatives
-
-    def _newcomers(self, triples: Tensor, generator: torch.Generator) -> Tensor:
-        """(entities,): who counts as a newcomer in this batch: one end of a share of its facts."""
-        chosen = torch.rand(len(triples), generator=generator).to(self.device) < self.config.training.newcomer_share
-        either = torch.rand(len(triples), generator=generator).to(self.device) < 0.5
-        hidden = torch.zeros(self.graph.num_entities, dtype=torch.bool, device=self.device)
-        hidden[torch.where(either, triples[:, 0], triples[:, 2])[chosen]] = True
-        return hidden
+        triples = torch.where(turn[:, None], turned, triples)
+        count = self.config.training.negatives
+        return triples, Negatives.draw(triples[:, 1], count, self.graph.num_entities, generator)
 
     def _penalty(self, triples: Tensor) -> Tensor:
         vectors = self.model.encoder.vectors[triples[:, [0, 2]].reshape(-1)]
@@ -161,7 +186,14 @@ class Trainer:
 
 
 def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
-    """Cross entropy of scores that should be true (n,) and false (n, k), each kind with the same say."""
-    true = functional.softplus(-positive).mean()
-    false = functional.softplus(negative).mean()
-    return true + false
+    """Cross entropy of scores that should be true (n,) and false (n, k), per true one."""
+    return functional.softplus(-positive).mean() + functional.softplus(negative).sum(dim=1).mean()
+
+
+def choice_entropy(positive: Tensor, negative: Tensor) -> Tensor:
+    """Cross entropy of finding the true one (n,) among itself and its corruptions (n, k)."""
+    everyone = torch.cat([positive[:, None], negative], dim=1)
+    return (torch.logsumexp(everyone, dim=1) - positive).mean()
+
+
+LOSSES = {"binary": cross_entropy, "softmax": choice_entropy}

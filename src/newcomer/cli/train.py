@@ -1,0 +1,315 @@
+"""``newcomer train``: the plan, the progress, the model and its figures."""
+
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from newcomer.cli.common import (
+    DataArgument,
+    ForceOption,
+    JsonOption,
+    console,
+    load,
+    print_json,
+    refuse_input,
+    table,
+    takes_read_options,
+)
+from newcomer.cli.rules import RulesOption, ThreadsOption, at_least
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from newcomer.config import Config
+    from newcomer.data import ReadOptions
+    from newcomer.graph import InductiveDataset
+    from newcomer.training.checkpoint import Figures, RunState
+    from newcomer.training.fit import Fitted, Listener
+
+RUNS = Path("runs")
+MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
+
+
+@takes_read_options
+def train(
+    data: DataArgument,
+    out: Annotated[Path | None, typer.Option("--out", help="The folder of the model [default: runs/DATA].")] = None,
+    preset: Annotated[str | None, typer.Option("--preset", help="Settings by name [default: default].")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")] = None,
+    decoder: Annotated[str | None, typer.Option("--decoder", help="distmult, transe or complex.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="inductive, refreshed or transductive [default: inductive].")
+    ] = None,
+    rules: RulesOption = None,
+    device: Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")] = "auto",
+    seed: Annotated[
+        int | None, typer.Option("--seed", callback=at_least(0), help="Seed of everything drawn [default: 0].")
+    ] = None,
+    threads: ThreadsOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a training of this place stopped.")] = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    *,
+    reading: "ReadOptions",
+) -> None:
+    """Train a model on a data set; it can be interrupted and resumed at any time."""
+    from newcomer.bundle import write_bundle
+    from newcomer.data import locate
+    from newcomer.rules.rulefiles import read_rules
+
+    started = time.monotonic()
+    settings = settings_of(preset, config, {"model.decoder": decoder, "protocol": protocol, "seed": seed}, changes)
+    dataset = load(data, reading).dataset
+    place = out if out is not None else RUNS / dataset.name
+    refuse_input(place, locate(data))
+    known = None if rules is None else read_rules(rules, dataset.relations, dataset.entities)
+    with training_folder(place, resume, force) as folder:
+        from newcomer.training.fit import choose_device, fit
+
+        plan = plan_of(dataset, settings, choose_device(device).type, rules, folder, resume)
+        if not as_json:
+            console().print(table(f"training on {dataset.name}", ("", ""), plan))
+        with watching() as listener:
+            fitted = fit(
+                dataset,
+                settings,
+                device=device,
+                rules=known,
+                folder=folder,
+                resume=resume,
+                threads=threads,
+                report=listener,
+            )
+        write_bundle(place, fitted.bundle(dataset), force)
+    summary = summary_of(fitted, place, time.monotonic() - started)
+    print_json(summary) if as_json else _print_summary(summary)
+
+
+def settings_of(
+    preset: str | None, file: Path | None, options: Mapping[str, object], changes: list[str] | None
+) -> "Config":
+    """The preset or the file, with what options say over it, and what ``--set`` says over both."""
+    from newcomer.config import load_preset, read_config, with_overrides
+    from newcomer.errors import OptionError
+
+    if preset is not None and file is not None:
+        raise OptionError("--config names its preset itself (preset = ...); leave out --preset")
+    base = read_config(file) if file is not None else load_preset(preset or "default")
+    said = [f"{name}={value}" for name, value in options.items() if value is not None]
+    return with_overrides(base, [*said, *(changes or [])])
+
+
+@contextmanager
+def training_folder(out: Path, resume: bool, force: bool) -> Iterator[Path]:
+    """The folder ``OUT.training`` of a run: checked before, gone when the model is there, kept to be resumed."""
+    from newcomer.files import exists_already, looking_at
+
+    folder = out.with_name(f"{out.name}.training")
+    with looking_at(out):
+        if out.exists() and not force:
+            raise exists_already(out)
+        _check_training(folder, resume, force)
+    made = not folder.parent.exists()
+    try:
+        yield folder
+    except BaseException as end:
+        _say_how_to_go_on(folder, end)
+        if made:
+            with suppress(OSError):  # it may hold something by now
+                folder.parent.rmdir()
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_training(folder: Path, resume: bool, force: bool) -> None:
+    from newcomer.errors import OptionError, OutputError
+    from newcomer.training.journal import has_checkpoint, remove_training
+
+    if resume and not folder.is_dir():
+        raise OptionError(f"{folder}: does not exist, so there is no training to resume; leave out --resume")
+    if not resume and has_checkpoint(folder):
+        if not force:
+            hint = "pass --resume to go on with it, or --force to start anew"
+            raise OutputError(f"{folder}: holds a training that was interrupted; {hint}")
+        remove_training(folder)
+
+
+def _say_how_to_go_on(folder: Path, end: BaseException) -> None:
+    """What is worth resuming stays, with the command for it; what is not goes."""
+    from newcomer.training.journal import has_checkpoint, in_use, remove_training
+
+    if in_use(folder):
+        return
+    if not has_checkpoint(folder):
+        remove_training(folder)
+    elif isinstance(end, SystemExit | KeyboardInterrupt):
+        words = [word for word in sys.argv[1:] if word not in ("--resume", "--force")]
+        again = shlex.join(["newcomer", *words, "--resume", *(["--force"] if "--force" in sys.argv else [])])
+        typer.echo(f"newcomer: the training is kept in {folder}; go on with: {again}", err=True)
+
+
+def plan_of(
+    dataset: "InductiveDataset", config: "Config", device: str, rules: Path | None, folder: Path, resume: bool
+) -> list[tuple[str, str]]:
+    """What will be done, before it is done."""
+    model, training = config.model, config.training
+    seen, arrived = int(dataset.is_seen.sum()), len(dataset.newcomers)
+    return [
+        ("observed", f"{len(dataset.observed):,} facts, {seen:,} entities, {len(dataset.relations):,} relations"),
+        ("newcomers", f"{arrived:,}, with {len(dataset.auxiliary):,} facts"),
+        ("protocol", f"{config.protocol}, seed {config.seed}, preset {config.preset}"),
+        ("model", f"encoder {model.encoder}, decoder {model.decoder}, dim {model.dim}"),
+        ("rules", _rules_in_words(config, rules)),
+        ("virtual neighbours", _neighbors_in_words(config, rules)),
+        ("validation", _validation_in_words(dataset, config)),
+        (
+            "epochs",
+            f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {training.batches:,} batches",
+        ),
+        ("device", f"{device}, half precision: {_precision_in_words(config, device)}"),
+        ("checkpoints", f"{folder}, {'resumed' if resume else 'after every epoch'}"),
+    ]
+
+
+def _rules_in_words(config: "Config", rules: Path | None) -> str:
+    if rules is not None:
+        return str(rules)
+    if not config.has_virtual_neighbors or not config.rules.kinds:
+        return "none"
+    source = "observed facts" if config.protocol == "inductive" else "observed and newcomers' facts"
+    return f"mined from {source}: {', '.join(config.rules.kinds)}"
+
+
+def _neighbors_in_words(config: "Config", rules: Path | None) -> str:
+    chosen = config.rules
+    if config.model.labels == "none" or not (chosen.paths or chosen.kinds or rules):
+        return "none"
+    by_rules = f"rules of {chosen.measure} confidence from {chosen.min_confidence:g}"
+    by_paths = f"symmetric paths ({chosen.walks:,} walks an entity)"
+    used = [by_rules] * bool(chosen.kinds or rules) + [by_paths] * chosen.paths
+    return f"{' and '.join(used)}, {config.model.labels} labels"
+
+
+def _validation_in_words(dataset: "InductiveDataset", config: "Config") -> str:
+    from newcomer.training.validation import unseen_side
+
+    training = config.training
+    if training.validation_rate == 0:
+        return "none"
+    side = unseen_side(dataset) if training.validation_unseen == "auto" else training.validation_unseen
+    ends = {"subject": "heads", "object": "tails", "both": "heads and tails"}[side]
+    asked = f"newcomers: the {ends} of {training.validation_rate:g} % of the valid triples"
+    return f"{asked}, every {training.validate_every} epochs, patience {training.patience}"
+
+
+def _precision_in_words(config: "Config", device: str) -> str:
+    if not config.training.amp:
+        return "no"
+    return "yes" if device == "cuda" else "no (processor)"
+
+
+def watching() -> "AbstractContextManager[Listener]":
+    """Bars on a terminal, a line a validation elsewhere; both on standard error."""
+    return _bars() if sys.stderr.isatty() else _lines()
+
+
+@contextmanager
+def _lines() -> "Iterator[Listener]":
+    from newcomer.training.fit import Listener
+
+    class Lines(Listener):
+        def epoch(self, record: "Figures", state: "RunState", last: int) -> None:
+            if "mrr" in record or record["epoch"] == last or record["epoch"] % 10 == 0:
+                typer.echo(f"{record['phase']} {record['epoch']}/{last}: {_figures(record, state)}", err=True)
+
+    yield Lines()
+
+
+def _figures(record: "Figures", state: "RunState") -> str:
+    text = f"loss {record['loss']:.4f}"
+    if "mrr" in record:
+        text += f", validation MRR {100 * record['mrr']:.1f}"
+    if state.best and record["phase"] == "search":
+        text += f", best {100 * state.best['mrr']:.1f} after epoch {state.best_epoch}"
+    return text
+
+
+@contextmanager
+def _bars() -> "Iterator[Listener]":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from newcomer.training.fit import Listener
+
+    class Bars(Listener):
+        def __init__(self, bars: "Progress") -> None:
+            self.bars, self.task = bars, bars.add_task("starting", total=None, figures="")
+
+        def stage(self, what: str) -> None:
+            self.bars.remove_task(self.task)
+            self.task = self.bars.add_task(what, total=None, figures="")
+
+        def step(self, done: int, total: int) -> None:
+            self.bars.update(self.task, completed=done, total=total)
+
+        def epoch(self, record: "Figures", state: "RunState", last: int) -> None:
+            shown = _figures(record, state)
+            self.bars.update(self.task, completed=record["epoch"], total=last, figures=shown)
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield Bars(bars)
+
+
+def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
+    """How it went, for people and programs."""
+    validation = fitted.metrics.get("validation")
+    return {
+        "dataset": fitted.dataset.name,
+        "model": str(place),
+        "protocol": fitted.config.protocol,
+        "seed": fitted.config.seed,
+        "trained_on": fitted.metrics["trained_on"],
+        "epochs": fitted.metrics["epochs"],
+        "rules": len(fitted.rules),
+        "virtual_triples": len(fitted.labels),
+        "validation": validation,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _print_summary(summary: Mapping[str, Any]) -> None:
+    validation = summary["validation"]
+    if validation is not None:
+        rows = [(f"model, after {validation['epoch']} epochs", *_percent(validation["model"]))]
+        if validation["rules"] is not None:
+            rows.append(("rules alone", *_percent(validation["rules"])))
+        asked = f"{validation['queries']:,} questions about {validation['newcomers']:,} newcomers held out of the graph"
+        console().print(table(f"validation: {asked}", ("", *MEASURES.values(), "mean rank"), rows))
+    known = f"{summary['rules']:,} rules, {summary['virtual_triples']:,} virtual triples"
+    typer.echo(f"trained on {summary['trained_on']} for {summary['epochs']:,} epochs ({known})")
+    typer.echo(f"the model is in {summary['model']}, after {summary['seconds']:.0f} s")
+    if summary["rules"]:
+        typer.echo(
+            f"its best rules in words: {shlex.join(['newcomer', 'rules', 'top', summary['model'] + '/rules.tsv'])}"
+        )
+
+
+def _percent(figures: Mapping[str, float]) -> tuple[str, ...]:
+    return (*(f"{100 * figures[name]:.1f}" for name in MEASURES), f"{figures['mr']:.1f}")

@@ -1,0 +1,215 @@
+"""A training at rest: one safetensors file from which it goes on as if it had never stopped.
+
+The file holds the weights, Adam's memory, the labels, and the best weights and labels so far; its header holds, as
+JSON, how far the training is, what was measured, and which settings, data and rules it belongs to. It is written beside
+the old one, brought to disk and then put in its place: a power cut leaves the old one or the new one. Nothing is
+unpickled.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from newcomer import __version__
+from newcomer.bundle import dataset_hash
+from newcomer.config import Config
+from newcomer.errors import InputError, OutputError, shown
+from newcomer.graph import InductiveDataset
+from newcomer.rules.rule import COLUMNS, RuleSet
+from newcomer.training.loop import Trainer
+
+FORMAT = "newcomer checkpoint"
+FORMAT_VERSION = 1
+HEADER = "newcomer"
+MINED = "mined"
+START_ANEW = "start anew with --force"
+BEST = "best."
+
+Tensors = dict[str, Tensor]
+Figures = dict[str, Any]
+
+
+@dataclass
+class RunState:
+    """How far a run is: finished epochs of its phase, the best validation, and a record an epoch."""
+
+    phase: str = "search"
+    epoch: int = 0
+    best_epoch: int = 0
+    best: Figures = field(default_factory=dict)
+    stale: int = 0  # validations since the best one
+    exam: Figures = field(default_factory=dict)  # what validation asks, and what the rules alone answer
+    blend: Figures = field(default_factory=dict)  # how far network and rules are believed, where both have a say
+    blended: Figures = field(default_factory=dict)  # how the best model does together with the rules
+    history: list[Figures] = field(default_factory=list)
+
+    def validated(self, figures: Figures) -> bool:
+        """Take note of a validation of the current epoch; whether it is the best so far."""
+        if self.best and figures["mrr"] <= self.best["mrr"]:
+            self.stale += 1
+            return False
+        self.best, self.best_epoch, self.stale = dict(figures), self.epoch, 0
+        return True
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint belongs to: it continues nothing else."""
+
+    settings: Mapping[str, Any]
+    dataset: str
+    dataset_hash: str
+    rules: str
+    version: str = __version__
+
+    @classmethod
+    def of(cls, dataset: InductiveDataset, config: Config, rules: RuleSet | None) -> "Identity":
+        """Of a run; ``rules`` are those given to it, if any."""
+        return cls(config.to_dict(), dataset.name, dataset_hash(dataset), _rules_hash(rules))
+
+
+def _rules_hash(rules: RuleSet | None) -> str:
+    if rules is None:
+        return MINED
+    table = np.stack([getattr(rules, name).astype("<i8") for name in COLUMNS])
+    return hashlib.sha256(table.tobytes()).hexdigest()
+
+
+def model_tensors(trainer: Trainer) -> Tensors:
+    """Copies of the weights and the labels, in main memory."""
+    weights = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
+    return {name: value.detach().cpu().clone() for name, value in {**weights, "labels": trainer.labels}.items()}
+
+
+def trainer_tensors(trainer: Trainer) -> Tensors:
+    """Copies of everything that the next epoch depends on."""
+    memory = trainer.optimiser.state_dict()["state"]
+    adam = {f"adam.{place}.{name}": value for place, kept in memory.items() for name, value in kept.items()}
+    return model_tensors(trainer) | {name: value.detach().cpu().clone() for name, value in adam.items()}
+
+
+def restore_model(trainer: Trainer, tensors: Tensors) -> None:
+    """Give a trainer the weights and labels of `model_tensors`."""
+    weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    trainer.model.load_state_dict(weights)
+    if tensors["labels"].shape != trainer.labels.shape:
+        raise ValueError(f"{len(tensors['labels'])} labels for {len(trainer.labels)} virtual triples")
+    trainer.labels = tensors["labels"].to(trainer.device, copy=True)
+
+
+def restore_trainer(trainer: Trainer, tensors: Tensors) -> None:
+    """Give a fresh trainer everything of `trainer_tensors`."""
+    restore_model(trainer, tensors)
+    memory: dict[int, Tensors] = {}
+    for key, value in tensors.items():
+        if key.startswith("adam."):
+            _, place, name = key.split(".", 2)
+            memory.setdefault(int(place), {})[name] = value.clone()
+    trainer.optimiser.load_state_dict({**trainer.optimiser.state_dict(), "state": memory})
+
+
+def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: Tensors) -> None:
+    """Put a new checkpoint in the place of the old one, at once and on disk."""
+    content = {"format": FORMAT, "version": FORMAT_VERSION, "identity": asdict(identity), "state": asdict(state)}
+    header = json.dumps({**content, "sha256": _checksum(content, tensors)}, allow_nan=False)
+    partial = path.with_name(f".{path.name}.partial")  # one name for all: what a kill leaves is overwritten
+    try:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, partial, {HEADER: header})
+        _to_disk(partial)
+        partial.replace(path)
+        _to_disk(path.parent)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
+        raise OutputError(f"{path}: cannot be written ({reason}); make room or choose another place") from None
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _checksum(content: Mapping[str, Any], tensors: Tensors) -> str:
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name].contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def read_checkpoint(path: Path, identity: Identity) -> tuple[RunState, Tensors]:
+    """Read a checkpoint of this very run; one that is damaged, foreign or another run's is refused."""
+    content, tensors = _read_file(path)
+    if content.get("format") != FORMAT or content.get("version") != FORMAT_VERSION:
+        raise InputError(path, "is no checkpoint that this version of newcomer reads", hint=START_ANEW)
+    unsealed = {name: value for name, value in content.items() if name != "sha256"}
+    if content.get("sha256") != _checksum(unsealed, tensors):
+        raise InputError(path, "was altered after it was written", hint=START_ANEW)
+    _check_identity(path, content["identity"], identity)
+    return RunState(**content["state"]), tensors
+
+
+def _read_file(path: Path) -> tuple[dict[str, Any], Tensors]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get(HEADER, "{}")
+            names: list[str] = file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
+        content = json.loads(header)
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(path, f"is not a whole checkpoint ({reason})", hint=START_ANEW) from None
+    if not isinstance(content, dict):
+        raise InputError(path, "is no checkpoint of newcomer", hint=START_ANEW)
+    return content, tensors
+
+
+def _check_identity(path: Path, found: Mapping[str, Any], wanted: Identity) -> None:
+    """Say what differs: first a setting, by its name."""
+    then, now = _flat(found["settings"]), _flat(wanted.settings)
+    for name in sorted({*then, *now}):
+        if then.get(name) != now.get(name):
+            problem = f"was written with {name} = {shown(then.get(name))}, not {shown(now.get(name))}"
+            raise InputError(path, problem, hint=f"resume with the same settings, or {START_ANEW}")
+    same_as = f"resume with what it was started with, or {START_ANEW}"
+    if found["dataset_hash"] != wanted.dataset_hash:
+        problem = f"belongs to other data ({shown(found['dataset'])}) than {shown(wanted.dataset)} is now"
+        raise InputError(path, problem, hint=same_as)
+    if found["rules"] != wanted.rules:
+        then_rules, now_rules = (_about_rules(rules) for rules in (found["rules"], wanted.rules))
+        raise InputError(path, f"was written with {then_rules}, not with {now_rules}", hint=same_as)
+    if found["version"] != wanted.version:
+        problem = f"was written by newcomer {found['version']}, but this is {wanted.version}"
+        raise InputError(path, problem, hint=f"resume with that version, or {START_ANEW}")
+
+
+def _about_rules(rules: str) -> str:
+    return "rules that it mined" if rules == MINED else f"the given rules of SHA-256 {rules[:12]}"
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their full names."""
+    named: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            named |= {f"{name}.{inner}": one for inner, one in value.items()}
+        else:
+            named[name] = value
+    return named

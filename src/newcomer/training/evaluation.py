@@ -1,0 +1,361 @@
+"""A trained model measured on the test part of a data set, and what is written down of it.
+
+Questions about newcomers make the figures; those about seen entities alone are reported apart (where test has no
+newcomer at all, they are the figures). Every figure comes with a bootstrap interval over questions.
+
+A report is a table that JSON can hold. Its first names are fixed: ``task``, ``dataset``, ``model``, ``protocol``,
+``filter``, ``candidates``, ``seed`` (that of the training) and ``metrics``, in fractions of 1 but for the mean rank
+``mr``. A figure that is no number is null.
+"""
+
+import json
+import math
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from newcomer import __version__
+from newcomer.bundle import RESULT, Bundle, dataset_hash
+from newcomer.config import Config, config_hash
+from newcomer.errors import DatasetError, OptionError, shown, unknown_name
+from newcomer.files import fresh_file
+from newcomer.graph import Graph, InductiveDataset
+from newcomer.tasks.breakdown import breakdown, to_rows
+from newcomer.tasks.link_prediction import (
+    Progress,
+    Queries,
+    RankingProtocol,
+    RankingResult,
+    Scorer,
+    ceiling,
+    compare,
+    evaluate_under,
+    queries_of,
+)
+from newcomer.tasks.metrics import METRICS, Comparison, Interval, paired_bootstrap
+from newcomer.tasks.triple_classification import ClassificationResult, classify
+from newcomer.training.evaluation_scorer import WorldScorer, rule_scorer_for, scorer_for
+from newcomer.training.validation import MEASURED
+
+RANKING, CLASSIFICATION = TASKS = ("link-prediction", "triple-classification")
+BREAKDOWN_NAMES = {
+    "relation": "relation",
+    "class": "relation_class",
+    "facts": "known_facts",
+    "frequency": "relation_frequency",
+    "linked": "linked",
+    "evidence": "evidence",
+}
+ACCURACY = "accuracy"
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A model and the data set it is measured on; the seed is that of resampling and of made-up triples."""
+
+    bundle: Bundle
+    dataset: InductiveDataset
+    device: torch.device
+    threads: int | None = None
+    seed: int = 0
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """A fresh one: two models are asked the same, and one alone as beside others."""
+        return np.random.default_rng(self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """All questions of test as the model ranks them and, where asked for, its parts by themselves.
+
+    Of the filters the one that was asked for comes first. A model has rules or not; where they have no say in its
+    answers, it is the network alone.
+    """
+
+    model: list[RankingResult]
+    network: list[RankingResult]
+    rules: list[RankingResult]
+    unknown: int  # questions about newcomers along a relation that the model does not have
+
+
+def check_same_data(bundle: Bundle, dataset: InductiveDataset, run: Path, place: str) -> None:
+    """Refuse another data set than the one trained on."""
+    stated = bundle.manifest
+    if dataset_hash(dataset) != stated.dataset_hash:
+        raise DatasetError(
+            f"{place}: is not the data set {shown(stated.dataset_name)} that {run} was trained on (its content has "
+            "another hash); name the place of that one with --data, or pass --any-data to evaluate on this one"
+        )
+
+
+def default_task(dataset: InductiveDataset) -> str:
+    """Classification where test says which triples are false, else ranking."""
+    return RANKING if dataset.test.labels is None else CLASSIFICATION
+
+
+def model_name(config: Config) -> str:
+    """The short name in tables: the preset ``default`` by that name, all else by its encoder."""
+    return "default" if config.preset == "default" and config.model.encoder == "vn" else config.model.encoder
+
+
+def rank_test(
+    case: Case,
+    protocol: RankingProtocol,
+    full: Graph | None = None,
+    with_parts: bool = False,
+    progress: Progress | None = None,
+) -> Ranked:
+    """Rank the answers of test under a protocol, and with a full graph under the other filter too, in one pass."""
+    if full is None and protocol.filter == "full":
+        raise OptionError("the filter 'full' needs a graph of all true triples; name it with --full-graph")
+    other = "known" if protocol.filter == "full" else "full"
+    protocols = [protocol] if full is None else [protocol, replace(protocol, filter=other)]
+    queries = queries_of(case.dataset)
+
+    def ranked(scorer: Scorer) -> list[RankingResult]:
+        return _by_relation(case.dataset, scorer, protocols, full, queries, progress)
+
+    with _torch_threads(case.threads):
+        scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
+        by_model, network = ranked(scorer), scorer.network
+        by_network = ranked(network) if with_parts and network is not None else []
+    has_rules = len(case.bundle.rules) > 0  # without any, only frequencies would be left to rank by
+    by_rules = ranked(rule_scorer_for(case.bundle, case.dataset, case.threads)) if with_parts and has_rules else []
+    return Ranked(by_model, by_network, by_rules, _unknown(scorer, headline(by_model[0]).queries))
+
+
+def _unknown(scorer: WorldScorer, queries: Queries) -> int:
+    return int((~scorer.world.knows(queries.relation)).sum())
+
+
+def _by_relation(
+    dataset: InductiveDataset,
+    scorer: Scorer,
+    protocols: Sequence[RankingProtocol],
+    full: Graph | None,
+    queries: Queries,
+    progress: Progress | None,
+) -> list[RankingResult]:
+    """Results in the order of the queries, asked relation by relation: what depends on it is computed but once."""
+    order = np.argsort(queries.relation, kind="stable")
+    back = np.argsort(order)
+    results = evaluate_under(dataset, scorer, protocols, full, queries.take(order), progress)
+    return [replace(r, queries=queries, ranks=r.ranks[back], candidates=r.candidates[back]) for r in results]
+
+
+@contextmanager
+def _torch_threads(threads: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    try:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def headline(result: RankingResult) -> RankingResult:
+    """The questions that make the figures: those about newcomers, or all where there is none."""
+    about_newcomers = result.queries.group == "newcomer"
+    return _part(result, about_newcomers) if about_newcomers.any() else result
+
+
+def _part(result: RankingResult, mask: Any) -> RankingResult:
+    kept = result.ranks[mask], result.candidates[mask]
+    return replace(result, queries=result.queries.take(mask), ranks=kept[0], candidates=kept[1])
+
+
+def classify_test(case: Case) -> ClassificationResult:
+    """Thresholds from valid, then the test triples as true or false."""
+    with _torch_threads(case.threads):
+        scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
+        return classify(case.dataset, scorer, case.generator)
+
+
+def ranking_report(
+    case: Case, ranked: Ranked, by: Sequence[str] = (), full: Graph | None = None, seconds: float = 0.0
+) -> Report:
+    """What was found, as the module says."""
+    asked = headline(ranked.model[0])
+    groups = breakdown(asked, case.dataset, full) if by else {}
+    best = None if full is None else ceiling(case.dataset, full, queries=asked.queries)
+    report: Report = {
+        **_core(case, RANKING, asked.protocol),
+        **_figures(case, asked),
+        "also": next((_named(case, headline(other)) for other in ranked.model[1:]), None),
+        "seen": [_named(case, rest) for rest in map(left_out, ranked.model) if len(rest.queries)],
+        "network": [_named(case, headline(result)) for result in ranked.network],
+        "rules": [_named(case, headline(result)) for result in ranked.rules],
+        "ceiling": None if best is None else {"filter": "known", "candidates": "seen", "metrics": _measured(best)},
+        "ties": asked.protocol.ties,
+        "unknown_relation_queries": ranked.unknown,
+        "breakdowns": to_rows({name: groups[BREAKDOWN_NAMES[name]] for name in by}),
+        **_circumstances(case, seconds),
+    }
+    return json_ready(report)
+
+
+def left_out(result: RankingResult) -> RankingResult:
+    """The questions that `headline` leaves out."""
+    groups = result.queries.group
+    return _part(result, (groups == "seen") & (groups == "newcomer").any())
+
+
+def _named(case: Case, result: RankingResult) -> Report:
+    return {"filter": result.protocol.filter, **_figures(case, result)}
+
+
+def _figures(case: Case, result: RankingResult) -> Report:
+    generator = case.generator
+    return {
+        "metrics": figures_of(result),
+        "intervals": {name: asdict(result.interval(name, generator)) for name in MEASURED},
+        "queries": len(result.queries),
+    }
+
+
+def figures_of(result: RankingResult) -> dict[str, float]:
+    """The figures that are reported of a ranking."""
+    return _measured(result.metrics())
+
+
+def _measured(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: metrics[name] for name in MEASURED}
+
+
+def classification_report(
+    case: Case, result: ClassificationResult, by: Sequence[str] = (), seconds: float = 0.0
+) -> Report:
+    """What was found, as the module says; the only breakdown is that by relation."""
+    found = result.to_dict()
+    report: Report = {
+        **_core(case, CLASSIFICATION),
+        "metrics": found["metrics"],
+        "intervals": {ACCURACY: found["accuracy_interval"]},
+        "queries": found["triples"],
+        "made_up_negatives": found["made_up_negatives"],
+        "breakdowns": [{"by": "relation", **row} for row in found["relations"]] if "relation" in by else [],
+        **_circumstances(case, seconds),
+    }
+    return json_ready(report)
+
+
+def _core(case: Case, task: str, protocol: RankingProtocol | None = None) -> Report:
+    config = case.bundle.config
+    return {
+        "task": task,
+        "dataset": case.dataset.name,
+        "model": model_name(config),
+        "protocol": config.protocol,
+        "filter": None if protocol is None else protocol.filter,
+        "candidates": None if protocol is None else protocol.candidates,
+        "seed": config.seed,
+    }
+
+
+def _circumstances(case: Case, seconds: float) -> Report:
+    config = case.bundle.config
+    return {
+        "preset": config.preset,
+        "encoder": config.model.encoder,
+        "decoder": config.model.decoder,
+        "trained_on": case.bundle.metrics.get("trained_on"),
+        "dataset_sha256": dataset_hash(case.dataset),
+        "trained_on_sha256": case.bundle.manifest.dataset_hash,
+        "config_sha256": config_hash(config),
+        "evaluation_seed": case.seed,
+        "versions": {
+            "newcomer": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "torch": str(torch.__version__),
+        },
+        "device": case.device.type,
+        "seconds": round(seconds, 1),
+    }
+
+
+def json_ready(report: Report) -> Report:
+    """The report with null for figures that are no numbers."""
+    return {name: _plain(value) for name, value in report.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def result_path(run: Path, task: str, dataset: InductiveDataset) -> Path:
+    """Where a report goes: ``result.json`` in the model's folder, or for a task not the data's own a name with it."""
+    return run / (RESULT if task == default_task(dataset) else f"{Path(RESULT).stem}-{task}.json")
+
+
+def write_report(report: Mapping[str, Any], path: Path) -> None:
+    """The report as a file that appears whole or not at all; an older one is replaced."""
+    with fresh_file(path) as partial:
+        partial.write_bytes((json.dumps(report, indent=2, allow_nan=False) + "\n").encode("ascii"))
+
+
+def write_ranks(result: RankingResult, path: Path) -> None:
+    """A row a question, see `RankingResult.to_table`."""
+    import pyarrow.parquet as pq
+
+    with fresh_file(path) as partial, partial.open("wb") as file:
+        pq.write_table(result.to_table(), file, compression="zstd")
+
+
+@dataclass(frozen=True, eq=False)
+class Entrant:
+    """One of several models: its value of the metric they are compared by, and how far that is above the first's."""
+
+    metrics: Mapping[str, float]
+    value: float
+    interval: Interval
+    comparison: Comparison | None
+
+
+def metric_task(metric: str) -> str:
+    """The task that a metric belongs to."""
+    if metric == ACCURACY:
+        return CLASSIFICATION
+    if metric not in METRICS:
+        raise unknown_name("metric", metric, (*METRICS, ACCURACY))
+    return RANKING
+
+
+def compare_rankings(results: Sequence[RankingResult], metric: str, seed: int = 0) -> list[Entrant]:
+    """Rankings of the same questions against the first, by resampled questions."""
+    generator, entrants = np.random.default_rng(seed), []
+    for place, result in enumerate(results):
+        value, interval = result.metrics()[metric], result.interval(metric, generator)
+        against = compare(result, results[0], metric, generator) if place else None
+        entrants.append(Entrant(figures_of(result), value, interval, against))
+    return entrants
+
+
+def compare_classifications(results: Sequence[ClassificationResult], seed: int = 0) -> list[Entrant]:
+    """Classifications of the same triples against the first, by resampled triples."""
+    generator, entrants = np.random.default_rng(seed), []
+    first = _as_ranks(results[0])
+    for place, result in enumerate(results):
+        against = paired_bootstrap(_as_ranks(result), first, "hits@1", generator) if place else None
+        named = None if against is None else replace(against, metric=ACCURACY)
+        entrants.append(Entrant(result.metrics(), result.metrics()[ACCURACY], result.interval, named))
+    return entrants
+
+
+def _as_ranks(result: ClassificationResult) -> Any:
+    """A triple that is classified rightly as rank 1, else 2: accuracy is then Hits@1."""
+    return np.where(result.truths == result.said, 1.0, 2.0)

@@ -1,0 +1,374 @@
+"""Training from a data set to a model.
+
+    search   newcomers are held out of the observed graph; a model is trained on the rest and examined on them every few
+             epochs, until it no longer improves: that gives the number of epochs
+    final    a fresh model is trained on all observed facts for that number of epochs
+
+Without validation there is only the final phase, of as many epochs as the settings say. Without the final fit the best
+model of the search is the result: it knows the observed graph without those held out, who count as newcomers.
+
+Every epoch ends with a checkpoint, and all randomness follows from the seed and the epoch: a run that was killed ends
+with the same weights as one that was not.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from newcomer.bundle import BundleParts, dataset_hash
+from newcomer.config import Config, TrainingConfig
+from newcomer.errors import OptionError, unknown_name
+from newcomer.graph import Graph, InductiveDataset
+from newcomer.nn.model import Model
+from newcomer.rules.limits import thread_count
+from newcomer.rules.neighbors import VirtualNeighbors
+from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.rule import RuleSet
+from newcomer.training.blend import GUESS, VOICES, BlendedScorer, learn_weights
+from newcomer.training.checkpoint import (
+    BEST,
+    Figures,
+    Identity,
+    RunState,
+    Tensors,
+    model_tensors,
+    restore_model,
+    restore_trainer,
+    trainer_tensors,
+)
+from newcomer.training.graph import TrainingGraph, build_training_graph
+from newcomer.training.journal import Journal, opened
+from newcomer.training.loop import Trainer
+from newcomer.training.preparation import Prepared, prepare, renamed_rules
+from newcomer.training.restore import weights_of
+from newcomer.training.scorer import ModelScorer
+from newcomer.training.validation import Exam, hold_out_newcomers
+
+DEVICES = ("auto", "cpu", "cuda")
+REHEARSED = 2  # batches
+TOO_LITTLE = ("out of memory", "not enough memory", "allocate memory")  # how torch words it
+_FILLING: Any = torch.utils.deterministic
+
+
+class Listener:
+    """Told what a fit is doing; this one keeps it to itself."""
+
+    def stage(self, what: str) -> None:
+        """Something that takes a while begins."""
+
+    def step(self, done: int, total: int) -> None:
+        """How far the stage is."""
+
+    def epoch(self, record: Figures, state: RunState, last: int) -> None:
+        """An epoch is done and saved; ``last`` is the number of the phase's last one, if nothing stops it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained model, the world it was trained in, and how that went."""
+
+    config: Config
+    dataset: InductiveDataset  # as trained on: whose vectors the model has, and whose facts came later
+    model: Model
+    graph: TrainingGraph
+    labels: Tensor
+    blend: npt.NDArray[np.float32] | None  # how far network and rules are believed, where both have a say
+    rules: RuleSet
+    neighbors: VirtualNeighbors | None
+    history: list[Figures]
+    metrics: dict[str, Any]
+
+    def bundle(self, source: InductiveDataset) -> BundleParts:
+        """What to write of it; ``source`` is the data set that `fit` was given."""
+        return BundleParts(
+            config=self.config,
+            observed=self.dataset.observed,
+            rules=self.rules,
+            weights=weights_of(self.model, self.labels, self.blend),
+            dataset_name=source.name,
+            dataset_hash=dataset_hash(source),
+            metrics=self.metrics,
+            auxiliary=self.dataset.auxiliary if len(self.dataset.auxiliary) else None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A prepared data set and its graph on the device."""
+
+    prepared: Prepared
+    graph: TrainingGraph
+
+
+def fit(
+    dataset: InductiveDataset,
+    config: Config,
+    *,
+    device: str = "auto",
+    rules: RuleSet | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    threads: int | None = None,
+    report: Listener | None = None,
+    full: Graph | None = None,
+) -> Fitted:
+    """Train a model; ``rules`` are used instead of mined ones, ``full`` holds all that is true, for a second filter."""
+    place = choose_device(device)
+    identity = Identity.of(dataset, config, rules)
+    with _steady(place, threads), opened(folder, identity, resume) as journal:
+        run = _Run(config, place, threads, report or Listener(), journal)
+        if config.training.validation_rate == 0:
+            return run.final(run.world(dataset, rules), config.training.epochs)
+        if not config.training.final_fit:
+            return run.search(dataset, rules, full)
+        whole = run.world(dataset, rules)  # before the search: what it cannot bear must not show only after it
+        if run.state.phase == "search":
+            run.search(dataset, rules, full)
+        return run.final(whole, run.state.best_epoch)
+
+
+class _Run:
+    """The two phases, with what they share."""
+
+    def __init__(
+        self, config: Config, place: torch.device, threads: int | None, listener: Listener, journal: Journal
+    ) -> None:
+        self.config, self.place, self.threads = config, place, threads
+        self.listener, self.journal, self.state = listener, journal, journal.state
+
+    def search(self, dataset: InductiveDataset, rules: RuleSet | None, full: Graph | None) -> Fitted:
+        """Train until the held-out newcomers are served no better; gives the model at its best."""
+        training, state = self.config.training, self.state
+        exam = hold_out_newcomers(dataset, self.config, full)
+        given = None if rules is None else renamed_rules(rules, dataset, exam.dataset)
+        world = self.world(exam.dataset, given, newcomers=True)
+        if not state.exam:
+            self.listener.stage("asking the rules alone")
+            state.exam = self._about(exam, world.prepared)
+        trainer = self._trainer(world)
+        while state.epoch < training.epochs and state.stale < training.patience:
+            record = self._epoch(trainer)
+            if is_due(state.epoch, training):
+                figures = self._grade(exam, trainer, world)
+                record |= figures
+                if state.validated(figures):
+                    self._keep_best(trainer)
+            self._save(trainer, record, training.epochs)
+        restore_model(trainer, _part_of(self.journal.tensors, BEST))
+        if self.config.model.evidence and not state.blend:
+            self._blend(exam, trainer, world)
+        return self._fitted(trainer, world, "those who were not held out")
+
+    def _blend(self, exam: Exam, trainer: Trainer, world: World) -> None:
+        """Weigh the network against the rules, and grade both together."""
+        self.listener.stage("weighing network and rules")
+        network, rules = self._network(trainer, world), self._ranker(world.prepared)
+        weights = learn_weights(network, rules, exam.dataset, exam.queries)
+        self.state.blend = dict(zip(VOICES, weights.tolist(), strict=True))
+        self.state.blended = exam.grade(BlendedScorer(network, rules, weights))
+
+    def final(self, world: World, epochs: int) -> Fitted:
+        """Train a fresh model on everyone for a number of epochs."""
+        if self.state.phase != "final":
+            self.state.phase, self.state.epoch = "final", 0
+            self.journal.tensors = Tensors()
+        trainer = self._trainer(world)
+        while self.state.epoch < epochs:
+            self._save(trainer, self._epoch(trainer), epochs)
+        return self._fitted(trainer, world, "everyone")
+
+    def world(self, dataset: InductiveDataset, rules: RuleSet | None, newcomers: bool = False) -> World:
+        """Rules, virtual neighbours and graph of a data set, and a proof that they can be trained on."""
+        mines = rules is None and self.config.mines_rules
+        self.listener.stage("mining rules and inferring virtual neighbours" if mines else "preparing")
+        prepared = prepare(dataset, self.config, rules, self.threads, self.listener.step, newcomers)
+        observed = prepared.dataset.observed
+        world = World(prepared, build_training_graph(observed, prepared.num_seen, prepared.seen_neighbors, self.place))
+        self.rehearse(world)
+        return world
+
+    def rehearse(self, world: World) -> None:
+        """Two batches whose result is thrown away: what cannot work shows in seconds."""
+        self.listener.stage("rehearsing")
+        with _memory_in_words(self.config), _precision(self.config, self.place):
+            report = _Rehearsal(self.config, world.graph, self.place).epoch(0)
+        _check_finite(report.loss, "the rehearsal", self.config.training)
+
+    def _trainer(self, world: World) -> Trainer:
+        """A fresh trainer, or one that stands where the phase was interrupted."""
+        self.listener.stage(self.state.phase)
+        trainer = Trainer(self.config, world.graph, self.place)
+        if self.state.epoch > 0:
+            with self.journal.fitting():
+                restore_trainer(trainer, self.journal.tensors)
+        return trainer
+
+    def _epoch(self, trainer: Trainer) -> Figures:
+        started = time.monotonic()
+        with _memory_in_words(self.config), _precision(self.config, self.place):
+            report = trainer.epoch(self.state.epoch)
+        self.state.epoch += 1
+        _check_finite(report.loss, f"epoch {self.state.epoch}", self.config.training)
+        return {
+            "phase": self.state.phase,
+            "epoch": self.state.epoch,
+            "loss": report.loss,
+            "fact_loss": report.fact_loss,
+            "virtual_loss": report.virtual_loss,
+            "mean_label": report.mean_label,
+            "seconds": round(time.monotonic() - started, 3),
+        }
+
+    def _keep_best(self, trainer: Trainer) -> None:
+        self.journal.tensors = {f"{BEST}{name}": value for name, value in model_tensors(trainer).items()}
+
+    def _save(self, trainer: Trainer, record: Figures, last: int) -> None:
+        self.state.history.append(record)
+        best = {name: value for name, value in self.journal.tensors.items() if name.startswith(BEST)}
+        self.journal.save(record, best | trainer_tensors(trainer))
+        self.listener.epoch(record, self.state, last)
+
+    def _grade(self, exam: Exam, trainer: Trainer, world: World) -> dict[str, float]:
+        with _memory_in_words(self.config):
+            return exam.grade(self._network(trainer, world))
+
+    def _network(self, trainer: Trainer, world: World) -> ModelScorer:
+        model, prepared = self.config.model, world.prepared
+        return ModelScorer(
+            trainer.model,
+            world.graph,
+            trainer.labels,
+            prepared.dataset,
+            prepared.newcomer_neighbors,
+            model.labels,
+            model.soft_label_c,
+            model.constrained,
+        )
+
+    def _ranker(self, prepared: Prepared) -> RuleRanker:
+        dataset, threads = prepared.dataset, thread_count(self.threads)
+        return RuleRanker.build(prepared.rules, dataset.own_facts, dataset.observed, threads=threads)
+
+    def _about(self, exam: Exam, prepared: Prepared) -> Figures:
+        """What the exam asks, and what the rules of this run answer by themselves, where it has any."""
+        return {
+            "unseen": exam.unseen,
+            "newcomers": len(exam.dataset.newcomers),
+            "queries": len(exam.queries),
+            "rules": exam.grade(self._ranker(prepared)) if len(prepared.rules) else None,
+        }
+
+    def _fitted(self, trainer: Trainer, world: World, trained_on: str) -> Fitted:
+        state, prepared = self.state, world.prepared
+        history = [{name: value for name, value in record.items() if name != "seconds"} for record in state.history]
+        metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
+        if state.best:
+            metrics["epochs"] = state.best_epoch
+            metrics["validation"] = {**state.exam, "epoch": state.best_epoch, "model": state.blended or state.best}
+            if state.blended:
+                metrics["validation"]["network"] = state.best
+        blend = None
+        if self.config.model.evidence:
+            metrics["blend"] = state.blend or dict(zip(VOICES, GUESS, strict=True))
+            blend = np.array([metrics["blend"][voice] for voice in VOICES], dtype=np.float32)
+        return Fitted(
+            self.config,
+            prepared.dataset,
+            trainer.model.eval(),
+            world.graph,
+            trainer.labels,
+            blend,
+            prepared.rules,
+            prepared.seen_neighbors,
+            list(state.history),
+            metrics,
+        )
+
+
+class _Rehearsal(Trainer):
+    """A trainer whose epochs end early."""
+
+    def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        yield from islice(super()._batches(generator), REHEARSED)
+
+
+def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def is_due(epoch: int, training: TrainingConfig) -> bool:
+    """Whether an epoch ends with a validation: every so many, and the last one."""
+    return epoch % training.validate_every == 0 or epoch == training.epochs
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of this name: ``auto`` takes a GPU where there is one."""
+    if name not in DEVICES:
+        raise unknown_name("device", name, DEVICES)
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise OptionError("there is no GPU that PyTorch can use here; pass --device cpu or auto")
+    return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+def half_precision(config: Config, device: torch.device) -> bool:
+    """Whether half precision was asked for and is used: a processor gains nothing from it."""
+    return config.training.amp and device.type == "cuda"
+
+
+def _precision(config: Config, device: torch.device) -> AbstractContextManager[Any]:
+    return torch.autocast("cuda", torch.bfloat16) if half_precision(config, device) else nullcontext()
+
+
+def _check_finite(loss: float, where: str, training: TrainingConfig) -> None:
+    if not math.isfinite(loss):
+        raise OptionError(f"the loss is {loss} after {where}; lower training.lr (now {training.lr:g})")
+
+
+@contextmanager
+def _memory_in_words(config: Config) -> Iterator[None]:
+    """Too little memory, as a sentence that says which settings need less."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if type(error) is RuntimeError and not any(words in str(error) for words in TOO_LITTLE):
+            raise
+        model, training = config.model, config.training
+        now = f"model.dim ({model.dim}) or training.negatives ({training.negatives})"
+        more = f"raise training.batches ({training.batches}), or set training.fanout"
+        raise OptionError(f"there is too little memory for a batch; lower {now}, {more}") from None
+
+
+@contextmanager
+def _steady(device: torch.device, threads: int | None) -> Iterator[None]:
+    """The same numbers in every run; the process's own settings and random numbers are put back afterwards.
+
+    On a GPU some sparse products have no variant that always adds in the same order.
+    """
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    fills, cores = _FILLING.fill_uninitialized_memory, torch.get_num_threads()
+    devices = [torch.cuda.current_device()] if device.type == "cuda" else []
+    # The first call loads half of torch; it must not be for the first time that a signal cuts it short below.
+    torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    with torch.random.fork_rng(devices=devices):
+        try:
+            if device.type == "cpu":
+                torch.use_deterministic_algorithms(True)
+                _FILLING.fill_uninitialized_memory = False  # nothing here reads what it did not write
+            if threads is not None:
+                torch.set_num_threads(threads)
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            _FILLING.fill_uninitialized_memory = fills
+            torch.set_num_threads(cores)

@@ -1,0 +1,85 @@
+"""Choosing without looking at test: newcomers are held out of the observed graph by the rule that made the data set.
+
+A share of the valid triples is drawn. Their heads, tails or both leave the observed graph O: what is left is O', the
+facts that tie them to it are their auxiliary facts, and the drawn triples are asked. Neither the newcomers of the data
+set nor their facts nor the test triples are looked at, but for which end of test is new.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from newcomer.config import Config
+from newcomer.data.split import SIDES, SplitRule, split_graph
+from newcomer.errors import DatasetError
+from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.tasks.link_prediction import Queries, RankingProtocol, Scorer, align, evaluate_under, queries_of
+
+MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
+
+
+@dataclass(frozen=True, eq=False)
+class Exam:
+    """Newcomers held out of a graph, what is asked about them, and which ends of the drawn triples they are."""
+
+    dataset: InductiveDataset
+    queries: Queries
+    unseen: str
+    full: Graph | None = None
+
+    def grade(self, scorer: Scorer) -> dict[str, float]:
+        """How a scorer does: known filter, all candidates, mean ties; under the full filter too, where there is one."""
+        filters = ("known",) if self.full is None else ("known", "full")
+        protocols = [RankingProtocol(filter=name) for name in filters]
+        known, *rest = evaluate_under(self.dataset, scorer, protocols, self.full, self.queries)
+        figures = {name: known.metrics()[name] for name in MEASURED}
+        for result in rest:
+            figures |= {f"full_{name}": result.metrics()[name] for name in MEASURED}
+        return figures
+
+
+def hold_out_newcomers(dataset: InductiveDataset, config: Config, full: Graph | None = None) -> Exam:
+    """Cut an exam out of the observed graph, by the seed."""
+    training = config.training
+    unseen = unseen_side(dataset) if training.validation_unseen == "auto" else training.validation_unseen
+    source = _without_newcomers(dataset)
+    try:
+        held = split_graph(source, SplitRule(unseen, rate=training.validation_rate, seed=config.seed))
+    except DatasetError:
+        raise _too_small(dataset) from None
+    if len(held.test) == 0:
+        raise _too_small(dataset)
+    queries = _some(queries_of(held), training.validation_queries, config.seed)
+    return Exam(held, queries, unseen, None if full is None else align(full, held))
+
+
+def unseen_side(dataset: InductiveDataset) -> str:
+    """Which end of the test triples is new most often: subject, object or both."""
+    asked = dataset.test.positives
+    head, tail = ~dataset.is_seen[asked.heads], ~dataset.is_seen[asked.tails]
+    counts = {"subject": head & ~tail, "object": tail & ~head, "both": head & tail}
+    return max(SIDES, key=lambda side: int(counts[side].sum()))  # the first of equals
+
+
+def _without_newcomers(dataset: InductiveDataset) -> InductiveDataset:
+    """The observed graph alone, with the valid triples about its entities as what may be asked."""
+    valid, seen = dataset.valid.positives, dataset.is_seen
+    nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
+    asked = valid.take(seen[valid.heads] & seen[valid.tails])
+    return InductiveDataset(dataset.name, dataset.observed, nothing, TripleArray.empty(), asked)
+
+
+def _some(queries: Queries, most: int | None, seed: int) -> Queries:
+    if most is None or len(queries) <= most:
+        return queries
+    drawn = np.random.default_rng([seed, 2]).choice(len(queries), size=most, replace=False)
+    return queries.take(np.sort(drawn))
+
+
+def _too_small(dataset: InductiveDataset) -> DatasetError:
+    facts = f"{len(dataset.observed):,} observed facts"
+    return DatasetError(
+        f"no newcomers to validate on can be held out of the {facts} of {dataset.name}; change "
+        "training.validation_rate or training.validation_unseen, or set training.validation_rate=0 to train for "
+        "training.epochs without validation"
+    )

@@ -1,0 +1,89 @@
+"""The part of a graph that a mini-batch is embedded over: all of it, or neighbours drawn around the batch.
+
+With a fanout each entity looks at that many of its visible neighbours, drawn anew for every batch, and only what is
+reached from the batch is embedded: the cost of a step then follows from the batch, not from the graph.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from newcomer.nn.layers import Edges
+from newcomer.nn.model import Negatives
+from newcomer.nn.sparse import Rows
+from newcomer.training.graph import TrainingGraph
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Edges between entities that have places of their own: ``nodes`` are their ids, ascending (all where None)."""
+
+    edges: Edges
+    nodes: Tensor | None = None
+
+    def places(self, entities: Tensor) -> Tensor:
+        """Where these entities stand; they must be within the view."""
+        return entities if self.nodes is None else torch.searchsorted(self.nodes, entities.contiguous())
+
+    def triples(self, triples: Tensor) -> Tensor:
+        """Triples (n, 3) with places for their ends."""
+        if self.nodes is None:
+            return triples
+        heads, relations, tails = triples.unbind(dim=1)
+        return torch.stack([self.places(heads), relations, self.places(tails)], dim=1)
+
+    def negatives(self, negatives: Negatives) -> Negatives:
+        """Negatives with places for their entities."""
+        return negatives._replace(entities=self.places(negatives.entities))
+
+
+def whole(graph: TrainingGraph, weights: Tensor) -> View:
+    """Everything, with a weight a triple."""
+    return View(graph.edges(weights))
+
+
+def around(
+    graph: TrainingGraph, weights: Tensor, entities: Tensor, fanout: int, hops: int, generator: torch.Generator
+) -> View:
+    """What is at most ``hops`` drawn edges away from ``entities``; those at the rim have no edges."""
+    reached = frontier = torch.unique(entities)
+    rows, entries = [], []
+    for _ in range(hops):
+        drawn_rows, drawn = _draw(graph, weights, frontier, fanout, generator)
+        rows.append(frontier[drawn_rows])
+        entries.append(drawn)
+        found = torch.unique(graph.rows.columns[drawn])
+        frontier = found[~_within(reached, found)]
+        reached = torch.cat([reached, frontier]).sort().values
+    return View(_edges(graph, weights, reached, torch.cat(rows), torch.cat(entries)), reached)
+
+
+def _draw(
+    graph: TrainingGraph, weights: Tensor, entities: Tensor, fanout: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """At most ``fanout`` visible edges of each entity: whose (a place among ``entities``) and which, ascending."""
+    rows, entries = graph.rows.pick(entities)
+    visible = weights[graph.sources[entries]] > 0
+    rows, entries = rows.where(visible), entries[visible]
+    row = rows.row_ids()
+    keys = torch.rand(len(entries), generator=generator, dtype=torch.float64).to(entries.device)
+    order = torch.argsort(row + keys)  # by row, at random within
+    first = order[torch.arange(len(order), device=row.device) - rows.offsets[row] < fanout].sort().values
+    return row[first], entries[first]
+
+
+def _within(ascending: Tensor, wanted: Tensor) -> Tensor:
+    place = torch.searchsorted(ascending, wanted).clamp_max(len(ascending) - 1)
+    return ascending[place] == wanted
+
+
+def _edges(graph: TrainingGraph, weights: Tensor, nodes: Tensor, rows: Tensor, entries: Tensor) -> Edges:
+    """Edges (entity, entry of the graph) as rows of ``nodes``."""
+    place = torch.searchsorted(nodes, rows)
+    order = torch.argsort(place, stable=True)
+    entries = entries[order]
+    counts = torch.bincount(place, minlength=len(nodes))
+    offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
+    columns = torch.searchsorted(nodes, graph.rows.columns[entries])
+    return Edges(Rows(offsets, columns, len(nodes)), graph.relations[entries], weights[graph.sources[entries]])

@@ -1,0 +1,104 @@
+"""Network and rules together: the weights follow from who is right, and both are heard."""
+
+import numpy as np
+import pytest
+import torch
+
+from newcomer.config import load_preset, with_overrides
+from newcomer.data import load_dataset
+from newcomer.rules.mining import mine_rules
+from newcomer.rules.ranking import RuleRanker
+from newcomer.tasks.link_prediction import evaluate, queries_of
+from newcomer.training.blend import GUESS, VOICES, BlendedScorer, learn_weights, voices
+from newcomer.training.fit import fit
+from newcomer.training.restore import BLEND
+
+SAMPLE = load_dataset("sample")
+QUERIES = queries_of(SAMPLE).take(np.arange(40))
+RANKER = RuleRanker.build(mine_rules(SAMPLE.observed).rules, SAMPLE.own_facts, SAMPLE.observed)
+
+
+class Table:
+    """A network that says what it is told to."""
+
+    def __init__(self, scores: dict[tuple[int, int], np.ndarray]) -> None:
+        self.table, self.num_entities = scores, len(SAMPLE.entities)
+
+    def scores(self, entities: np.ndarray, relations: np.ndarray) -> np.ndarray:
+        return np.stack([self.table[int(e), int(r)] for e, r in zip(entities, relations, strict=True)])
+
+
+def network(right: float) -> Table:
+    """Noise, with ``right`` added to the answers of a query."""
+    rng, table = np.random.default_rng(0), {}
+    for entity, relation, answer in zip(QUERIES.entity, QUERIES.relation, QUERIES.answer, strict=True):
+        key = int(entity), int(relation)
+        noise = rng.normal(size=len(SAMPLE.entities)).astype(np.float32)
+        table.setdefault(key, noise)[answer] += np.float32(right)
+    return Table(table)
+
+
+def test_the_score_is_the_weighted_sum_of_five_voices():
+    weights = np.array([0.5, 2.0, -1.0, 3.0, 0.25], dtype=np.float32)
+    saying = network(1.0)
+    found = BlendedScorer(saying, RANKER, weights).scores(QUERIES.entity[:4], QUERIES.relation[:4])
+    heard = list(voices(saying, RANKER, QUERIES.entity[:4], QUERIES.relation[:4]))
+    assert len(heard) == len(VOICES) == len(GUESS)
+    np.testing.assert_allclose(found, sum(w * v for w, v in zip(weights, heard, strict=True)), rtol=1e-5, atol=1e-5)
+    shares = torch.softmax(torch.from_numpy(saying.scores(QUERIES.entity[:4], QUERIES.relation[:4])), dim=1)
+    np.testing.assert_allclose(heard[0], torch.log(shares).numpy(), rtol=1e-4, atol=1e-5)
+    fired = heard[2] > 0
+    assert fired.any() and not fired.all()
+    assert (heard[1][~fired] == 0).all() and (heard[3][~fired] == 0).all() and (heard[3][fired] > 0).all()
+
+
+def test_the_order_of_rules_alone_is_that_of_the_ranker():
+    places = RANKER.evidence(QUERIES.entity, QUERIES.relation).place
+    ranks = RuleRanker.build(
+        mine_rules(SAMPLE.observed).rules, SAMPLE.own_facts, SAMPLE.observed, by_frequency=False
+    ).scores(QUERIES.entity, QUERIES.relation)
+    for place, rank in zip(places, ranks, strict=True):
+        assert (np.argsort(place, kind="stable") == np.argsort(rank, kind="stable")).all()
+        assert place.max() in (0.0, 1.0)
+
+
+def test_the_confidence_is_that_of_the_best_rule():
+    evidence = RANKER.evidence(QUERIES.entity[:10], QUERIES.relation[:10])
+    strengths = set(np.round(RANKER.index.strength, 12).tolist())
+    assert set(np.round(evidence.confidence[evidence.confidence > 0], 12).tolist()) <= strengths
+    for place, confidence in zip(evidence.place, evidence.confidence, strict=True):
+        order = np.argsort(-place, kind="stable")
+        assert (np.diff(confidence[order]) <= 1e-12).all(), "who stands higher has no weaker best rule"
+
+
+@pytest.mark.parametrize(("right", "low", "high"), [(0.0, -0.3, 0.2), (9.0, 0.5, 20.0)])
+def test_a_network_that_is_right_is_believed_and_one_that_guesses_is_not(right, low, high):
+    weights = learn_weights(network(right), RANKER, SAMPLE, QUERIES)
+    assert low < weights[0] < high
+
+
+def test_together_they_do_better_than_the_guess_on_what_they_were_weighed_on():
+    saying = network(3.0)
+    learned = learn_weights(saying, RANKER, SAMPLE, QUERIES)
+    guessed, weighed = (
+        evaluate(SAMPLE, BlendedScorer(saying, RANKER, w), queries=QUERIES).metrics()["mrr"]
+        for w in (np.array(GUESS, dtype=np.float32), learned)
+    )
+    assert weighed >= guessed
+    assert np.array_equal(learned, learn_weights(saying, RANKER, SAMPLE, QUERIES))
+
+
+def test_triples_are_scored_as_answers_of_their_queries():
+    scorer = BlendedScorer(network(1.0), RANKER, np.array(GUESS, dtype=np.float32))
+    rows = scorer.scores(QUERIES.entity, QUERIES.relation)
+    found = scorer.triple_scores(QUERIES.entity, QUERIES.relation, QUERIES.answer)
+    np.testing.assert_allclose(found, rows[np.arange(len(QUERIES)), QUERIES.answer], rtol=1e-6)
+
+
+def test_a_run_with_evidence_weighs_both_and_keeps_the_weights():
+    small = ["model.dim=8", "training.epochs=2", "training.batches=4", "rules.walks=10", "training.validate_every=1"]
+    fitted = fit(SAMPLE, with_overrides(load_preset("default"), small), threads=1)
+    about = fitted.metrics["validation"]
+    assert about["model"]["mrr"] > about["network"]["mrr"] and set(fitted.metrics["blend"]) == set(VOICES)
+    stored = fitted.bundle(SAMPLE).weights[BLEND]
+    assert np.array_equal(stored, fitted.blend) and not np.allclose(stored, GUESS)

@@ -1,0 +1,256 @@
+"""``newcomer train``: a model or one sentence; a training that can be killed at any moment and resumed."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from command_line import Done, call, environment, run, sentence
+from newcomer.bundle import read_bundle
+from newcomer.cli import train as verb
+from newcomer.data import write_dataset
+from newcomer.training.checkpoint import RunState
+from newcomer.training.journal import CHECKPOINT, METRICS
+from newcomer.training.restore import load_model
+from nn_oracle import one_thread
+from training_world import SMALL, StopAfter, Stopped, world
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+SET = [word for change in SMALL for word in ("--set", change)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_dataset(world(), tmp_path / "town")
+    return tmp_path / "town"
+
+
+def train(data: Path, *words: str | Path) -> Done:
+    return call("train", data, *SET, "--threads", "1", *words, cwd=data.parent)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, data: Path, epochs: int, *words: str | Path) -> None:
+    """Leave a training behind that was killed after so many epochs."""
+    monkeypatch.setattr(verb, "watching", lambda: nullcontext(StopAfter(epochs)))
+    with pytest.raises(Stopped):
+        train(data, *words)
+    monkeypatch.undo()
+
+
+def test_the_plan_then_the_model_then_the_figures(data):
+    done = train(data, "--set", "training.amp=yes")
+    assert done.returncode == 0, done.stderr
+    model = data.parent / "runs" / "town"
+    bundle = read_bundle(model)
+    load_model(bundle)
+    assert bundle.manifest.dataset_name == "town" and bundle.metrics["validation"]["queries"] == 3
+    assert names(model.parent) == ["town"]
+    for words in (
+        "72 facts, 33 entities, 4 relations",
+        "4, with 8 facts",
+        "inductive, seed 0, preset default",
+        "encoder vn, decoder distmult, dim 8",
+        "mined from observed facts: one, two, both",
+        "rules of pca confidence from 0.8 and symmetric paths (20 walks an entity), soft labels",
+        "newcomers: the heads of 50 % of the valid triples, every 2 epochs, patience 5",
+        "at most 4 of 3 batches",
+        "half precision: no (processor)",
+        "validation: 3 questions about 3 newcomers held out of the graph",
+        "rules alone",
+        "trained on everyone for",
+        "the model is in runs/town",
+        "newcomer rules top runs/town/rules.tsv",
+    ):
+        assert words in done.stdout, words
+    assert "search 2/4: loss" in done.stderr and "validation MRR" in done.stderr and "final" in done.stderr
+
+
+def test_the_quick_start_in_a_process_of_its_own(tmp_path):
+    small = ["--set", "training.epochs=1", "--set", "training.batches=5", "--set", "model.dim=4"]
+    done = run("train", "sample", *small, "--threads", "1", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["model"] == "runs/sample" and summary["epochs"] == 1 and summary["rules"] == 148
+    assert summary["validation"]["rules"]["mrr"] > 0.5
+    assert names(tmp_path / "runs") == ["sample"]
+    assert read_bundle(tmp_path / "runs" / "sample").metrics["validation"] == summary["validation"]
+
+
+def test_on_a_terminal_there_are_bars(capsys):
+    record = {"phase": "search", "epoch": 2, "loss": 0.5, "mrr": 0.25}
+    with verb._bars() as listener:
+        listener.stage("search")
+        listener.step(1, 3)
+        listener.epoch(record, RunState(best={"mrr": 0.375}, best_epoch=1), 8)
+        assert "loss 0.5000, validation MRR 25.0, best 37.5 after epoch 1" in verb._figures(
+            record, RunState(best={"mrr": 0.375}, best_epoch=1)
+        )
+    assert capsys.readouterr().out == ""
+
+
+def test_options_are_settings(data, put):
+    file = put("my.toml", 'preset = "mean"\n[training]\nlr = 0.5\n')
+    words = ["--config", file, "--decoder", "complex", "--protocol", "refreshed", "--seed", "7", "--device", "cpu"]
+    done = train(data, "--out", data.parent / "m", *words, "--set", "training.epochs=1", "--set", "seed=8")
+    assert done.returncode == 0, done.stderr
+    config = read_bundle(data.parent / "m").config
+    assert (config.preset, config.model.encoder, config.model.decoder) == ("mean", "mean", "complex")
+    assert (config.protocol, config.seed, config.training.epochs) == ("refreshed", 8, 1)  # --set has the last word
+    assert config.training.lr == 0.02  # also over the file
+    assert "rules alone" not in done.stdout and "rules top" not in done.stdout
+    listed = train(data, "--out", data.parent / "n", "--preset", "lan", "--set", "training.validation_rate=0")
+    assert listed.returncode == 0 and "validation:" not in listed.stdout
+    assert read_bundle(data.parent / "n").config.model.encoder == "lan"
+
+
+def test_given_rules_are_used(data):
+    rules = data.parent / "rules.tsv"
+    assert call("mine", data, "--out", rules, "--kinds", "one", "--top", "0").returncode == 0
+    done = train(data, "--rules", rules, "--out", data.parent / "m")
+    assert done.returncode == 0 and "rules.tsv" in done.stdout
+    assert (data.parent / "m" / "rules.tsv").read_bytes() == rules.read_bytes()
+
+
+MISTAKES = [
+    (["--preset", "papr"], "unknown preset 'papr'"),
+    (["--preset", "mean", "--config", "my.toml"], "leave out --preset"),
+    (["--config", "nowhere.toml"], "nowhere.toml: cannot be read"),
+    (["--decoder", "dismult"], "did you mean 'distmult'?"),
+    (["--protocol", "deductive"], "did you mean 'inductive'?"),
+    (["--set", "training.learning_rate=1"], "did you mean 'training.lr'?"),
+    (["--set", "training.lr"], "write NAME=VALUE"),
+    (["--rules", "nowhere.tsv"], "nowhere.tsv"),
+    (["--device", "gpu"], "unknown device 'gpu'"),
+    (["--seed", "-1"], "--seed is -1, but must be an integer from 0"),
+    (["--threads", "0"], "--threads is 0, but must be an integer from 1"),
+    (["--resume"], "there is no training to resume; leave out --resume"),
+    (["--out", "town"], "choose another place"),
+    (["--out", "."], "choose another place"),
+    (["--out", "file"], "exists already"),
+    (["--out", "file/m"], "cannot be written (Not a directory); choose another place"),
+    (["--set", "training.lr=1e30", "--set", "model.decoder=transe"], "lower training.lr"),
+]
+
+
+@pytest.mark.parametrize(("words", "problem"), MISTAKES, ids=lambda value: " ".join(value)[:40] if value else "")
+def test_a_mistake_is_one_sentence_and_leaves_nothing(data, words, problem):
+    (data.parent / "file").write_text("")
+    assert problem in sentence(train(data, *words))
+    assert names(data.parent) == ["file", "town"]
+
+
+@pytest.mark.parametrize("rows", ["a\tr\tb\n", "a\tr\tb\nb\tr\tc\n"])
+def test_a_graph_too_small_to_validate_on(put, rows):
+    path = put("tiny.tsv", rows)
+    text = sentence(call("train", path, cwd=path.parent))
+    assert "set training.validation_rate=0 to train for training.epochs without validation" in text
+    words = ["--set", "training.validation_rate=0", "--set", "training.epochs=1", "--set", "model.dim=4"]
+    done = call("train", path, *words, cwd=path.parent)
+    assert done.returncode == 0, done.stderr
+    assert names(path.parent) == ["runs", "tiny.tsv"]
+
+
+def test_a_training_that_stopped_is_resumed_or_replaced_only_when_asked(data, monkeypatch):
+    out, kept = data.parent / "m", data.parent / "m.training"
+    interrupt(monkeypatch, data, 3, "--out", out)
+    assert names(kept) == [CHECKPOINT, METRICS] and not out.exists()
+    before = (kept / CHECKPOINT).read_bytes()
+    text = sentence(train(data, "--out", out))
+    assert f"{kept}: holds a training that was interrupted; pass --resume to go on with it, or --force" in text
+    other = sentence(train(data, "--out", out, "--resume", "--set", "training.lr=0.3"))
+    assert "was written with training.lr = 0.02, not 0.3" in other
+    assert "was written with seed = 0, not 1" in sentence(train(data, "--out", out, "--resume", "--seed", "1"))
+    assert (kept / CHECKPOINT).read_bytes() == before
+    resumed = train(data, "--out", out, "--resume")
+    assert resumed.returncode == 0 and "search 4/4" in resumed.stderr and "search 2/4" not in resumed.stderr
+    assert names(data.parent) == ["m", "town"]
+    interrupt(monkeypatch, data, 3, "--out", data.parent / "n")
+    anew = train(data, "--out", data.parent / "n", "--force")
+    assert anew.returncode == 0 and "search 2/4" in anew.stderr
+    for path in out.iterdir():
+        assert path.read_bytes() == (data.parent / "n" / path.name).read_bytes(), path.name
+
+
+def test_a_model_is_replaced_only_when_asked(data):
+    out = data.parent / "m"
+    assert train(data, "--out", out).returncode == 0
+    assert "exists already; choose another place or pass --force" in sentence(train(data, "--out", out))
+    assert train(data, "--out", out, "--force", "--seed", "1").returncode == 0
+    assert read_bundle(out).config.seed == 1
+    (data.parent / "thesis").mkdir()
+    (data.parent / "thesis" / "one.tex").write_text("years of work")
+    refused = train(data, "--out", data.parent / "thesis", "--force")
+    assert refused.returncode == 2 and (data.parent / "thesis" / "one.tex").exists()
+
+
+def test_a_damaged_checkpoint_is_one_sentence(data, monkeypatch):
+    interrupt(monkeypatch, data, 1, "--out", data.parent / "m")
+    path = data.parent / "m.training" / CHECKPOINT
+    path.write_bytes(path.read_bytes()[:-9])
+    text = sentence(train(data, "--out", data.parent / "m", "--resume"))
+    assert "is not a whole checkpoint" in text and text.endswith("start anew with --force")
+
+
+LONG = ["--set", "training.epochs=20", "--set", "training.validate_every=5", "--set", "training.patience=9"]
+
+
+def start(data: Path, *words: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "newcomer", "train", data, *SET, "--threads", "1", *LONG, *words]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(list(map(str, command)), cwd=data.parent, env=environment(), **quiet)  # type: ignore[call-overload, no-any-return]
+
+
+def wait_for_epochs(process: subprocess.Popen[str], folder: Path, more: int) -> None:
+    """Until so many more epochs are written down, or the process is at its end."""
+    written = epochs_in(folder)
+    while process.poll() is None and epochs_in(folder) < written + more:
+        time.sleep(0.005)
+
+
+def epochs_in(folder: Path) -> int:
+    path = folder / METRICS
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_killed_again_and_again_it_ends_with_the_same_bytes(data):
+    chance = random.Random(4)
+    whole, cut, folder = (data.parent / name for name in ("whole", "cut", "cut.training"))
+    assert train(data, *LONG, "--out", whole).returncode == 0
+    kills = 0
+    while not cut.exists():
+        process = start(data, "--out", cut, *(["--resume"] if folder.exists() else []))
+        wait_for_epochs(process, folder, chance.randint(6, 8))
+        time.sleep(chance.uniform(0, 0.03))
+        process.kill()
+        complaints = process.communicate()[1]
+        assert "Traceback" not in complaints and process.returncode in (-signal.SIGKILL, 0), complaints
+        kills += process.returncode == -signal.SIGKILL
+    assert kills >= 2
+    for path in whole.iterdir():
+        assert path.read_bytes() == (cut / path.name).read_bytes(), path.name
+
+
+def test_nobody_comes_between_and_a_signal_ends_it_in_order(data):
+    process = start(data, "--out", "m", "--force", "--set", "training.epochs=9999", "--set", "training.patience=9999")
+    wait_for_epochs(process, data.parent / "m.training", 1)
+    assert "holds a training that was interrupted" in sentence(train(data, "--out", "m"))
+    assert "another training works here" in sentence(train(data, "--out", "m", "--force"))
+    assert names(data.parent / "m.training") and process.poll() is None
+    process.terminate()
+    said = process.communicate()[1].splitlines()
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert said[-1] == "newcomer: stopped by SIGTERM"
+    assert said[-2].startswith("newcomer: the training is kept in m.training; go on with: newcomer train")
+    assert said[-2].endswith("--resume --force")
+    assert names(data.parent) == ["m.training", "town"]
+    assert names(data.parent / "m.training") == [CHECKPOINT, METRICS]

@@ -1,0 +1,93 @@
+"""A fitted model and its folder: read back, it scores exactly as before; what does not fit is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import complaint
+from newcomer.bundle import Bundle, read_bundle, write_bundle
+from newcomer.graph import Ids, InductiveDataset
+from newcomer.nn.encoders import ENCODERS
+from newcomer.nn.model import Model
+from newcomer.training.fit import Fitted, fit
+from newcomer.training.graph import TrainingGraph
+from newcomer.training.preparation import prepare
+from newcomer.training.restore import LABELS, load_model, weights_of
+from newcomer.training.scorer import ModelScorer
+from nn_oracle import one_thread
+from training_world import settings, world
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+DATASET = world()
+
+
+def stored(fitted: Fitted, folder: Path, dataset: InductiveDataset = DATASET) -> Bundle:
+    write_bundle(folder, fitted.bundle(dataset))
+    return read_bundle(folder)
+
+
+def scores(model: Model, labels: torch.Tensor, graph: TrainingGraph, fitted: Fitted) -> bytes:
+    """Of every answer to every query, newcomers included."""
+    prepared = prepare(fitted.dataset, fitted.config, fitted.rules)
+    options = fitted.config.model.labels, fitted.config.model.soft_label_c
+    scorer = ModelScorer(model, graph, labels, prepared.dataset, prepared.newcomer_neighbors, *options)
+    size, relations = len(fitted.dataset.entities), 2 * len(fitted.dataset.relations)
+    asked: Ids = np.arange(size * relations, dtype=np.int32)
+    return scorer.scores(asked // relations, asked % relations).tobytes()
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", ["distmult", "transe", "complex"])
+def test_a_model_read_back_scores_exactly_as_the_fitted_one(tmp_path, encoder, decoder):
+    config = settings(f"model.encoder={encoder}", f"model.decoder={decoder}", "training.epochs=1", "rules.walks=200")
+    fitted = fit(DATASET, config)
+    model, labels, graph = load_model(stored(fitted, tmp_path / "m"))
+    assert len(labels) > 0 and torch.equal(labels, fitted.labels) and not model.training
+    assert scores(model, labels, graph, fitted) == scores(fitted.model, fitted.labels, fitted.graph, fitted)
+    assert torch.equal(graph.virtual, fitted.graph.virtual)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["protocol=refreshed"],
+        ["protocol=transductive"],
+        ["training.final_fit=no"],
+        ["protocol=transductive", "training.final_fit=no"],
+        ["model.labels=none"],
+        ["model.labels=hard"],
+        ["rules.kinds="],
+        ["rules.kinds=one,two,both,constant,exists"],
+        ["training.validation_rate=0", "seed=11"],
+    ],
+    ids=" ".join,
+)
+def test_so_does_one_of_any_protocol(tmp_path, changes):
+    fitted = fit(DATASET, settings("training.epochs=1", *changes))
+    bundle = stored(fitted, tmp_path / "m")
+    model, labels, graph = load_model(bundle, torch.device("cpu"), threads=2)
+    assert scores(model, labels, graph, fitted) == scores(fitted.model, fitted.labels, fitted.graph, fitted)
+    assert list(bundle.observed.named()) == list(fitted.dataset.observed.named())
+    assert (bundle.auxiliary is not None) == (len(fitted.dataset.auxiliary) > 0)
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        stored(fit(DATASET, settings("training.epochs=2")), tmp_path / name)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path):
+    fitted = fit(DATASET, settings("training.epochs=1"))
+    bundle = stored(fitted, tmp_path / "m")
+    assert set(weights_of(fitted.model, fitted.labels)) == set(bundle.weights)
+    fewer = {name: value for name, value in bundle.weights.items() if name != LABELS}
+    assert "has labels for 0 virtual triples" in str(complaint(load_model, replace(bundle, weights=fewer)))
+    cut = {**bundle.weights, "encoder.vectors": bundle.weights["encoder.vectors"][:-1]}
+    assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=cut)))
+    lost = {name: value for name, value in bundle.weights.items() if name != "encoder.vectors"}
+    assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=lost)))
