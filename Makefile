@@ -12,7 +12,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
 	touch $(READY)
 
-demo: $(READY)  ## read, describe and split the small real graph that ships with the package
+demo: $(READY)  ## the whole story on the small real graph that ships with the package
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/demo.sh
 
 test: $(READY) check  ## lint, types and the whole test suite

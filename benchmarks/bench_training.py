@@ -325,7 +325,7 @@ def drawn_neighbours(whole: dict[str, float]) -> list[Bar]:
 
 
 def fanout_matters() -> bool:
-    graph = made_up(1000, np.random.default_rng(0))
+    graph = made_up(10 * FACTS_A_BATCH, np.random.default_rng(0))
     training_graph = build_training_graph(graph, graph.num_entities, None, CPU)
     with _steady(CPU, 1):
         settings = (step_settings(len(graph), fanout) for fanout in (None, 1))

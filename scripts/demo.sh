@@ -27,5 +27,11 @@ awk -F'\t' '
 say "6. How good are rules alone? Each held-out fact of a newcomer is ranked among all entities."
 newcomer rules evaluate sample --rules demo/rules.tsv
 
-say "7. Any graph can be cut like this one: a fifth of the test facts is drawn, their subjects are declared newcomers."
+say "7. A small network and the rules together, weighed on newcomers that are held out of the graph for that."
+newcomer train sample --out demo/model --force
+
+say "8. The same held-out facts as in 6, asked of the model."
+newcomer evaluate demo/model --rules-row --force
+
+say "9. Any graph can be cut like this one: a fifth of the test facts is drawn, their subjects are declared newcomers."
 newcomer split sample demo/split --unseen subject --rate 20 --seed 0 --force

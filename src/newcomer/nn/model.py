@@ -17,6 +17,11 @@ class Negatives(NamedTuple):
     entities: Tensor  # (groups, k)
     group: Tensor  # (n,) the group of each triple
 
+    def spread(self, vectors: Tensor) -> Tensor:
+        """(n, k, d): for each triple the vectors (groups, k, d) of its group."""
+        rows = functional.embedding(self.group, vectors.flatten(1))
+        return rows.reshape(len(rows), *vectors.shape[1:])
+
     @classmethod
     def draw(cls, relations: Tensor, count: int, below: int, generator: torch.Generator) -> "Negatives":
         """``count`` entities of ``below`` for each relation that occurs; drawn on the generator's device."""
@@ -60,7 +65,7 @@ class Model(nn.Module):
         of_groups = self.inverse(negatives.relations).repeat_interleave(k)
         vectors = self.encoder.embed(states, entities, torch.cat([relations, asked_back, asked_back, of_groups]))
         of_heads, of_tails, as_tails = vectors[: 3 * n].chunk(3)
-        of_negatives = functional.embedding(negatives.group, vectors[3 * n :].reshape(groups, -1)).reshape(n, k, -1)
+        of_negatives = negatives.spread(vectors[3 * n :].reshape(groups, k, -1))
         negative = self.decoder.all_tails(of_heads, relations, of_negatives)
         itself = self.decoder.triples(of_heads, relations, as_tails)
         return self.decoder.triples(of_heads, relations, of_tails), torch.cat([negative, itself[:, None]], dim=1)
@@ -71,5 +76,5 @@ class Model(nn.Module):
         vectors = self.encoder.inputs()
         of_heads = functional.embedding(heads, vectors)
         positive = self.decoder.triples(of_heads, relations, functional.embedding(tails, vectors))
-        of_negatives = functional.embedding(negatives.entities, vectors)
-        return positive, self.decoder.all_tails(of_heads, relations, of_negatives[negatives.group])
+        of_negatives = negatives.spread(functional.embedding(negatives.entities, vectors))
+        return positive, self.decoder.all_tails(of_heads, relations, of_negatives)

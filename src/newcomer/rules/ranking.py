@@ -25,15 +25,11 @@ AGGREGATIONS = ("maximum", "noisy-or")
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What rules say of every entity as an answer, a row a query.
+    """What rules say of every entity as an answer, a row a query: the scores that order them, and the confidence of
+    the best rule that reaches each, 0 where none does."""
 
-    ``confidence`` of the best rule that reaches it (0: none does), its ``place`` among those reached from 0 (not
-    reached) to 1 (first), by all rules that reach it, and the ``frequency`` with which it answers the relation.
-    """
-
+    scores: Floats
     confidence: Floats
-    place: Floats
-    frequency: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,20 +72,16 @@ class RuleRanker:
         return rows
 
     def evidence(self, entities: Ids, relations: Ids) -> Evidence:
-        """What stands behind the scores, as numbers to reckon with."""
-        shape = len(entities), self.observed.num_entities
-        found = Evidence(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        """The scores, and what stands behind them."""
+        confidence = np.zeros((len(entities), self.observed.num_entities))
         distinct = -np.unique(-self.index.strength)
-        stamps, counts = (np.zeros(shape[1], dtype=np.int32) for _ in range(2))
+        stamps = np.zeros(self.observed.num_entities, dtype=np.int32)
         for place, (entity, relation) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
             stamps[:] = 0
             votes = self._votes(entity, relation, stamps)
             # The strongest rule comes first, so that it is written last.
-            found.confidence[place, votes[::-1, 0]] = distinct[votes[::-1, 1]]
-            lexicographic_scores(votes, counts, found.place[place])
-            found.place[place] /= max(found.place[place].max(), 1.0)
-            found.frequency[place] = self._frequencies(relation)
-        return found
+            confidence[place, votes[::-1, 0]] = distinct[votes[::-1, 1]]
+        return Evidence(self.scores(entities, relations), confidence)
 
     def _fill(self, entities: Ids, relations: Ids, share: Ids, rows: Floats) -> None:
         stamps = np.zeros(self.observed.num_entities, dtype=np.int32)

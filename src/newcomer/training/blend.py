@@ -1,13 +1,13 @@
 """Two voices, one answer: what the network says of a candidate and what the rules say, weighed on held-out newcomers.
 
-A candidate's score is a weighted sum of five numbers. The weights are those under which the true answers of the
+A candidate's score is a weighted sum of three numbers. The weights are those under which the true answers of the
 validation queries are most likely, near to a plain guess where there are few queries to learn them from:
 
     network      log of its share in the network's softmax over all candidates
-    confidence   log of the smoothed confidence of the best rule that infers it
-    fired        1 where any rule infers it
-    place        where it stands among all that rules infer, by all rules that infer it: 0 (no rule) to 1 (first)
-    frequency    log of 1 + how often it answers this relation in the observed graph
+    order        minus the log of its rank by the rules alone: all who are not above it, frequency breaking ties
+    confidence   log of the smoothed confidence of the best rule that infers it, or of one in a thousand
+
+Without the network the order is that of the rules, to the last place: it can only be moved, not lost.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,10 @@ from newcomer.rules.ranking import RuleRanker
 from newcomer.tasks.link_prediction import Queries
 from newcomer.training.scorer import ModelScorer
 
-VOICES = ("network", "confidence", "fired", "place", "frequency")
-GUESS = (0.3, 1.0, 6.0, 1.0, 0.1)  # what is believed before any query is looked at
-FIRMNESS = 1.0  # how many queries' worth the guess is
+VOICES = ("network", "order", "confidence")
+GUESS = (0.1, 1.0, 0.1)  # what is believed before any query is looked at
+FIRMNESS = 300.0  # how hard it is to move from there: some hundred queries must agree
+UNKNOWN = 1e-3  # the confidence where no rule speaks
 AT_ONCE = 128  # queries, when the weights are learned
 ROUNDS = 25
 
@@ -55,15 +56,19 @@ class BlendedScorer:
 
 
 def voices(network: ModelScorer, rules: RuleRanker, entities: Ids, relations: Ids) -> Iterator[npt.NDArray[np.float32]]:
-    """The five numbers of every candidate, (queries, entities) each, in the order of `VOICES`."""
+    """The three numbers of every candidate, (queries, entities) each, in the order of `VOICES`."""
     scores = torch.from_numpy(network.scores(entities, relations))
     yield torch.log_softmax(scores, dim=1).numpy()
     evidence = rules.evidence(entities, relations)
-    fired = evidence.confidence > 0
-    yield np.log(np.where(fired, evidence.confidence, 1.0)).astype(np.float32)
-    yield fired.astype(np.float32)
-    yield evidence.place.astype(np.float32)
-    yield np.log1p(evidence.frequency).astype(np.float32)
+    yield -np.log(ranks_of(evidence.scores)).astype(np.float32)
+    yield np.log(np.maximum(evidence.confidence, UNKNOWN)).astype(np.float32)
+
+
+def ranks_of(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """The rank of each score in its row: 1 and those above; equals share theirs."""
+    ascending = np.sort(scores, axis=1)
+    above = [row.size - np.searchsorted(row, given, side="right") for row, given in zip(ascending, scores, strict=True)]
+    return 1 + np.array(above).reshape(scores.shape)
 
 
 def learn_weights(

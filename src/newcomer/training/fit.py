@@ -56,6 +56,7 @@ from newcomer.training.validation import Exam, hold_out_newcomers
 
 DEVICES = ("auto", "cpu", "cuda")
 REHEARSED = 2  # batches
+SMALL = 2_000_000  # numbers: facts times the length of a vector
 TOO_LITTLE = ("out of memory", "not enough memory", "allocate memory")  # how torch words it
 _FILLING: Any = torch.utils.deterministic
 
@@ -125,7 +126,7 @@ def fit(
     """Train a model; ``rules`` are used instead of mined ones, ``full`` holds all that is true, for a second filter."""
     place = choose_device(device)
     identity = Identity.of(dataset, config, rules)
-    with _steady(place, threads), opened(folder, identity, resume) as journal:
+    with _steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         run = _Run(config, place, threads, report or Listener(), journal)
         if config.training.validation_rate == 0:
             return run.final(run.world(dataset, rules), config.training.epochs)
@@ -319,6 +320,15 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not there:
         raise OptionError("there is no GPU that PyTorch can use here; pass --device cpu or auto")
     return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+def torch_threads(dataset: InductiveDataset, config: Config, threads: int | None) -> int | None:
+    """How many threads torch gets: those asked for, one for a small graph, else (None) as many as it likes.
+
+    On small tensors threads mostly wait for each other, and for seconds on end where another program wants the cores.
+    """
+    small = len(dataset.observed) * config.model.dim < SMALL
+    return 1 if threads is None and small else threads
 
 
 def half_precision(config: Config, device: torch.device) -> bool:
