@@ -14,8 +14,9 @@ LEVELS = [
     {"config", "files", "graph"},
     {"data", "rules", "nn", "tasks"},
     {"bundle"},
-    {"training", "predictor"},
-    {"service"},
+    {"training"},
+    {"predictor"},
+    {"service", "reproduction"},
     {"cli"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -86,6 +86,9 @@ def test_negatives_are_drawn_for_each_relation_asked():
     drawn = Negatives.draw(relations, 500, 7, torch.Generator().manual_seed(0))
     assert torch.equal(drawn.relations[drawn.group], relations)
     assert drawn.entities.shape == (3, 500) and set(drawn.entities.unique().tolist()) == set(range(7))
+    assert not torch.equal(drawn.entities[0], drawn.entities[1])
+    shared = Negatives.draw(relations, 500, 7, torch.Generator().manual_seed(0), shared=True)
+    assert torch.equal(shared.entities[0], shared.entities[2]) and shared.entities.shape == (3, 500)
 
 
 def test_the_inverse_of_the_inverse_is_the_relation():

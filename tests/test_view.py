@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from newcomer.nn.encoders import ENCODERS
+from newcomer.nn.model import Negatives
 from newcomer.training.loop import Trainer
 from newcomer.training.view import View, around, whole
 from nn_oracle import one_thread
@@ -75,8 +76,9 @@ def test_where_all_neighbours_are_drawn_vectors_are_those_over_the_whole_graph(e
 
 
 @every_encoder
-def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder):
-    losses = []
+def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder, monkeypatch):
+    losses, draw = [], Negatives.draw
+    monkeypatch.setattr(Negatives, "draw", lambda *given: draw(*given[:4], shared=True))
     for fanout in (None, EVERYONE, 2):
         config = config_of(encoder, dropout=0.0, newcomer_share=1.0, fanout=fanout, own_weight=0.5)
         trainer = Trainer(config, GRAPH, CPU)

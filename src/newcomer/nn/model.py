@@ -23,11 +23,14 @@ class Negatives(NamedTuple):
         return rows.reshape(len(rows), *vectors.shape[1:])
 
     @classmethod
-    def draw(cls, relations: Tensor, count: int, below: int, generator: torch.Generator) -> "Negatives":
-        """``count`` entities of ``below`` for each relation that occurs; drawn on the generator's device."""
+    def draw(
+        cls, relations: Tensor, count: int, below: int, generator: torch.Generator, shared: bool = False
+    ) -> "Negatives":
+        """``count`` entities of ``below`` for each relation that occurs, or (``shared``) the same for all of them."""
         distinct, group = torch.unique(relations, return_inverse=True)
-        drawn = torch.randint(below, (len(distinct), count), generator=generator, device=generator.device)
-        return cls(distinct, drawn.to(relations.device), group)
+        sets = 1 if shared else len(distinct)
+        drawn = torch.randint(below, (sets, count), generator=generator, device=generator.device)
+        return cls(distinct, drawn.to(relations.device).expand(len(distinct), count), group)
 
 
 class Model(nn.Module):

@@ -177,8 +177,9 @@ class Trainer:
         turn = torch.rand(len(facts), generator=generator).to(self.device) < 0.5
         turned = torch.stack([triples[:, 2], self.model.inverse(triples[:, 1]), triples[:, 0]], dim=1)
         triples = torch.where(turn[:, None], turned, triples)
-        count = self.config.training.negatives
-        return triples, Negatives.draw(triples[:, 1], count, self.graph.num_entities, generator)
+        # Around a batch only its own entities cost: then all relations are asked about the same few.
+        shared, count = self.config.training.fanout is not None, self.config.training.negatives
+        return triples, Negatives.draw(triples[:, 1], count, self.graph.num_entities, generator, shared)
 
     def _penalty(self, triples: Tensor) -> Tensor:
         vectors = self.model.encoder.vectors[triples[:, [0, 2]].reshape(-1)]
