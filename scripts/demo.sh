@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The story so far, on the small real graph that ships with the package: countries, cities, languages, currencies.
+# The whole story, on the small real graph that ships with the package: countries, cities, languages, currencies.
 set -euo pipefail
 
 say() { printf '\n\033[1m%s\033[0m\n' "$1"; }
@@ -33,5 +33,15 @@ newcomer train sample --out demo/model --force
 say "8. The same held-out facts as in 6, asked of the model."
 newcomer evaluate demo/model --rules-row --force
 
-say "9. Any graph can be cut like this one: a fifth of the test facts is drawn, their subjects are declared newcomers."
+say "9. Someone arrives whom no model was trained on. What is known of her:"
+printf 'Atlantis\tborders\tPortugal\nAtlantis\tborders\tSpain\nAtlantis\tspeaks\tPortuguese\n' > demo/newcomer.tsv
+cat demo/newcomer.tsv
+
+say "10. What is likely missing, and why?"
+newcomer suggest demo/model --facts demo/newcomer.tsv --top 8
+
+say "11. One answer in full."
+newcomer explain demo/model --facts demo/newcomer.tsv --relation in_region --top 1
+
+say "12. Any graph can be cut like this one: a fifth of the test facts is drawn, their subjects are declared newcomers."
 newcomer split sample demo/split --unseen subject --rate 20 --seed 0 --force

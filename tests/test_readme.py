@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +47,7 @@ def test_the_commands_of_a_page_do_what_it_shows(page, tmp_path):
     for block in blocks(page, "console"):
         for command, expected in commands(block):
             done = subprocess.run(
-                shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             missing = shows(done.stdout, expected)

@@ -14,6 +14,8 @@ _HOME_OF = {
     "TripleArray": "newcomer.graph",
     "Vocabulary": "newcomer.graph",
     "NewcomerError": "newcomer.errors",
+    "Predictor": "newcomer.predictor",
+    "load": "newcomer.predictor",
     "load_dataset": "newcomer.data",
     "read_graph": "newcomer.data",
     "split_graph": "newcomer.data",
@@ -23,14 +25,17 @@ if TYPE_CHECKING:
     from newcomer.data import load_dataset, read_graph, split_graph
     from newcomer.errors import NewcomerError
     from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
+    from newcomer.predictor import Predictor, load
 
 __all__ = [
     "Graph",
     "InductiveDataset",
     "NewcomerError",
+    "Predictor",
     "TripleArray",
     "Vocabulary",
     "__version__",
+    "load",
     "load_dataset",
     "read_graph",
     "split_graph",

@@ -162,7 +162,9 @@ class TrainingConfig(_Settings):
     final_fit: bool = _setting(True, "Whether to train once more, on all entities, for the number of epochs found.")
     virtual_weight: float = _setting(1.0, "Weight of the virtual triples in the loss.", low=0)
     amp: bool = _setting(False, "Whether to calculate in half precision where the device gains from it.")
-    fanout: int | None = _setting(None, "Neighbours of an entity drawn anew for each batch, which then shares its negatives.", low=1)
+    fanout: int | None = _setting(
+        None, "Neighbours of an entity drawn anew for each batch, which then shares its negatives.", low=1
+    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from newcomer import __version__
-from newcomer.cli import compare, data, evaluate, graphs, rulefiles, rules, train, tune
+from newcomer.cli import compare, data, evaluate, graphs, predict, reproduce, rulefiles, rules, train, tune
 from newcomer.errors import NewcomerError, OutputError
 
 STOPPED = 128  # plus the number of the signal, as a shell says it
@@ -35,6 +35,12 @@ app.command()(train.train)
 app.command()(tune.tune)
 app.command()(evaluate.evaluate)
 app.command()(compare.compare)
+app.command()(predict.predict)
+app.command()(predict.suggest)
+app.command()(predict.explain)
+app.command()(predict.embed)
+app.command()(predict.similar)
+app.command()(reproduce.reproduce)
 
 
 def _print_version(wanted: bool) -> None:

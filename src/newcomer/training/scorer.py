@@ -147,12 +147,12 @@ class Inferred:
 
     def lift_one(self, scores: Tensor, asked: Tensor, answers: Tensor) -> Tensor:
         """The same for single triples, with what certainly is above all else as the top."""
+        if len(self.keys) == 0 or len(answers) == 0:
+            return scores
         width = int(torch.cat([self.answers, answers]).max()) + 1
         keys, order = torch.sort(self.keys * width + self.answers)
         wanted = asked * width + answers
-        place = torch.searchsorted(keys, wanted).clamp_max(max(len(keys) - 1, 0))
-        if len(keys) == 0:
-            return scores
+        place = torch.searchsorted(keys, wanted).clamp_max(len(keys) - 1)
         there = keys[place] == wanted
         return torch.where(there, lifted(scores, self.added[order][place], scores.new_tensor(CERTAIN)), scores)
 

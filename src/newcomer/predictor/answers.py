@@ -1,0 +1,86 @@
+"""What a model answers, as plain values by name."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from newcomer.predictor.book import Triple
+
+if TYPE_CHECKING:
+    from newcomer.predictor.reasons import Because
+
+
+@dataclass(frozen=True)
+class Grounding:
+    """A rule that infers something, and the facts it does so from."""
+
+    rule: str
+    confidence: float
+    support: int
+    premises: tuple[Triple, ...]
+
+    def __str__(self) -> str:
+        facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in self.premises)
+        return f"{facts}; rule {self.rule}, confidence {self.confidence:.2f}, support {self.support:,}"
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A known fact and the share of the query-aware layer's attention that it has."""
+
+    fact: Triple
+    share: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An entity that may complete a query.
+
+    ``score`` orders the answers to one query. ``truth`` lies in 0..1 but is not calibrated unless the model has a
+    calibration: it is the sigmoid of the score, or, where network and rules are blended, the answer's share in the
+    softmax over all candidates. ``because`` is found when it is first looked at.
+    """
+
+    entity: str
+    score: float
+    truth: float
+    because: "Because" = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A fact that is likely missing; figures and reasons as in `Answer`."""
+
+    fact: Triple
+    score: float
+    truth: float
+    because: "Because" = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a triple counts as true; figures as in `Answer`."""
+
+    fact: Triple
+    is_true: bool
+    score: float
+    truth: float
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """A fact of an entity (label 1), or a virtual one with its label and its groundings, strongest first."""
+
+    fact: Triple
+    virtual: bool
+    label: float
+    groundings: tuple[Grounding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Added:
+    """What adding did: newcomers that were not there before, facts that were not, those that were, those skipped."""
+
+    newcomers: tuple[str, ...]
+    facts: int
+    repeated: int
+    skipped: int

@@ -1,0 +1,199 @@
+"""Why an answer is given: rules that infer it, facts that weighed most, and the fact without which it would not be.
+
+All of it is found when it is looked at, in the state of newcomers in which the question was asked.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from newcomer.graph import Mask
+from newcomer.predictor.answers import Grounding, Weighed
+from newcomer.predictor.book import Fact, Group, Triple
+from newcomer.predictor.state import Mind, Scores, State
+from newcomer.rules.neighbors import LOGIC, VirtualNeighbors
+
+TRIES = 20  # facts that are left out in turn to find the one that an answer hangs on
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What was asked: (entity, oriented relation, ?), in which state, and whom a ranking leaves out."""
+
+    mind: Mind
+    state: State
+    entity: str
+    relation: int
+    left_out: Mask
+
+    def triple(self, answer: str) -> Fact:
+        """The fact that an answer states."""
+        size = self.mind.model.num_relations
+        ends = (self.entity, answer) if self.relation < size else (answer, self.entity)
+        return ends[0], self.relation % size, ends[1]
+
+    def rank_in(self, state: State, answer: str) -> int | None:
+        """The answer's place in another state, among the candidates of this query; None where an end is gone."""
+        if not all(name in state.seats or self.mind.names.seen(name) >= 0 for name in (self.entity, answer)):
+            return None
+        scores = self.mind.scores(state, self.entity, self.relation)
+        place, seen = state.candidate(answer), self.mind.names.num_seen
+        mask = np.zeros(len(scores), dtype=bool)
+        mask[:seen] = self.left_out[:seen]
+        for other in np.flatnonzero(self.left_out[seen:]):
+            mask[state.order.get(self.state.newcomers[other], place)] = True
+        mask[place] = False
+        return rank_of(scores, place, mask)
+
+    @cached_property
+    def conclusions(self) -> dict[str, tuple[VirtualNeighbors | None, Group | None]]:
+        """What rules conclude of the relation about entities that were needed so far."""
+        return {}
+
+    def concluded(self, name: str) -> tuple[VirtualNeighbors | None, Group | None]:
+        """What rules conclude of the relation about an entity, with the ids it is said in."""
+        if name not in self.conclusions:
+            mind, new = self.mind, name in self.state.seats
+            group = mind.group(self.state, name) if new else None
+            entity = mind.names.seen(name) if group is None else group.id(name)
+            self.conclusions[name] = (
+                mind.walks.conclusions(group, entity, self.relation % mind.model.num_relations),
+                group,
+            )
+        return self.conclusions[name]
+
+
+def rank_of(scores: Scores, place: int, left_out: Mask) -> int:
+    """The place of a candidate, from 1; of equals the first counts as better."""
+    better = scores > scores[place]
+    better[:place] |= scores[:place] == scores[place]
+    return int((better & ~left_out).sum()) + 1
+
+
+class Because:
+    """The reasons for one answer; going through them gives the groundings, and as text it is the first one in words."""
+
+    def __init__(self, query: Query, answer: str, k: int) -> None:
+        self._query, self._answer, self._k = query, answer, k
+
+    def __iter__(self) -> Iterator[Grounding]:
+        return iter(self.groundings)
+
+    def __len__(self) -> int:
+        return len(self.groundings)
+
+    def __str__(self) -> str:
+        if self.groundings:
+            return f"because {self.groundings[0]}"
+        if self.weighed:
+            head, relation, tail = self.weighed[0].fact
+            return f"no rule infers it; {relation}({head}, {tail}) weighed most ({self.weighed[0].share:.0%})"
+        return "no rule infers it"
+
+    def __repr__(self) -> str:
+        return f"Because({self._query.entity!r} and {self._answer!r})"
+
+    @cached_property
+    def groundings(self) -> tuple[Grounding, ...]:
+        """The rules that infer the answer, each with its premises, strongest first."""
+        query, names = self._query, (self._query.entity, self._answer)
+        new = [name for name in names if name in query.state.seats]
+        for name in new or names[:1]:
+            virtual, group = query.concluded(name)
+            found = groundings_of(query.mind, virtual, group, query.triple(self._answer))
+            if found:
+                return found
+        return ()
+
+    @cached_property
+    def weighed(self) -> tuple[Weighed, ...]:
+        """The entity's known facts by the attention they have; none where the encoder has no query-aware layer."""
+        return attention(self._query.mind, self._query.state, self._query.entity, self._query.relation)
+
+    @cached_property
+    def without(self) -> Triple | None:
+        """A known fact of the newcomer without which the answer would not be among the first k.
+
+        Facts are left out one at a time, those that the reasons name first, at most 20 of them. None where no single
+        one decides, where the answer is not among the first k anyway, and where both ends are trained on.
+        """
+        query, state = self._query, self._query.state
+        rank = query.rank_in(state, self._answer)
+        if rank is None or rank > self._k:
+            return None
+        for fact in self._facts_in_order()[:TRIES]:
+            other = query.mind.removed(state, [fact])
+            rank = query.rank_in(other, self._answer)
+            if rank is None or rank > self._k:
+                return query.mind.names.words(fact)
+        return None
+
+    def _facts_in_order(self) -> list[Fact]:
+        """The newcomers' facts: those named by rules, then by attention, then the rest by name."""
+        query, words = self._query, self._query.mind.names.words
+        new = [name for name in (query.entity, self._answer) if name in query.state.seats]
+        facts = {words(fact): fact for name in new[:1] for fact in sorted(query.state.book.facts[name])}
+        named = [premise for grounding in self.groundings for premise in grounding.premises]
+        named += [weighed.fact for weighed in self.weighed]
+        first = dict.fromkeys(triple for triple in named if triple in facts)
+        return [facts[triple] for triple in [*first, *(triple for triple in facts if triple not in first)]]
+
+
+def groundings_of(
+    mind: Mind, virtual: VirtualNeighbors | None, group: Group | None, fact: Fact
+) -> tuple[Grounding, ...]:
+    """All groundings of one conclusion, strongest first."""
+    if virtual is None:
+        return ()
+    names = mind.names
+    ends = []
+    for name in (fact[0], fact[2]):
+        seen = names.seen(name)
+        ends.append(seen if seen >= 0 or group is None else group.id(name))
+    triples = virtual.triples
+    rows = np.flatnonzero((triples.heads == ends[0]) & (triples.relations == fact[1]) & (triples.tails == ends[1]))
+    found = [one for row in rows for one in _each(mind, virtual, group, int(row))]
+    return tuple(sorted(found, key=lambda one: (-one.confidence, -one.support, one.rule, one.premises)))
+
+
+def _each(mind: Mind, virtual: VirtualNeighbors, group: Group | None, row: int) -> Iterator[Grounding]:
+    names, first = mind.names, int(virtual.offsets[row])
+
+    def name(identifier: int) -> str:
+        return names.entities[identifier] if group is None else group.name(identifier, names)
+
+    for place, (source, rule, premises) in enumerate(virtual.reasons(row), first):
+        if source == LOGIC:
+            text = virtual.rules[rule].text(names.relations, names.entities)
+            support = int(virtual.rules.support[rule])
+        else:
+            text = virtual.path_rules.text(rule, names.relations)
+            support = int(virtual.path_rules.common[rule])
+        facts = tuple((name(head), names.relations[relation], name(tail)) for head, relation, tail in premises)
+        yield Grounding(text, float(virtual.grounding_strength[place]), support, facts)
+
+
+def attention(mind: Mind, state: State, entity: str, relation: int) -> tuple[Weighed, ...]:
+    """The known facts of an entity by the share of the query-aware layer's attention that each has."""
+    seat, embedder = state.seat(entity), mind.embedder
+    with torch.no_grad():
+        if seat is not None:
+            graph, row = seat.arrival.graph, seat.place
+            shares = embedder.shares(seat.arrival.states, seat.place, relation)
+        else:
+            graph, row = embedder.graph, mind.names.seen(entity)
+            states, _ = embedder.around(torch.tensor([row], device=mind.device))
+            shares = embedder.shares(states, 0, relation)
+    if shares is None:
+        return ()
+    edges = slice(int(graph.rows.offsets[row]), int(graph.rows.offsets[row + 1]))
+    sources = graph.sources[edges].tolist()
+    total: dict[int, float] = {}
+    for source, share in zip(sources, shares.tolist(), strict=True):
+        if source < len(graph.facts):
+            total[source] = total.get(source, 0.0) + share  # a fact about an entity and itself is two edges
+    facts = [(mind.words_at(graph.facts[source].tolist(), seat), share) for source, share in total.items()]
+    return tuple(Weighed(fact, share) for fact, share in sorted(facts, key=lambda one: (-one[1], one[0])))

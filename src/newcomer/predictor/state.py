@@ -1,0 +1,403 @@
+"""Who is there: an immutable state of newcomers, and the model that makes states and scores what is asked in them.
+
+Candidates stand in one order: the seen entities by id, then the newcomers by name.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from threading import RLock
+from typing import cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from newcomer.bundle import Bundle
+from newcomer.errors import OptionError, shown
+from newcomer.graph import UNKNOWN, Mask
+from newcomer.predictor.book import Book, Fact, Group, Names
+from newcomer.predictor.vectors import Arrival, Embedder
+from newcomer.predictor.walks import Walks
+from newcomer.rules.ranking import Evidence, RuleRanker
+from newcomer.training.blend import BlendedScorer
+from newcomer.training.restore import BLEND, load_model
+from newcomer.training.scorer import CERTAIN, Inferred, ModelScorer, lifted
+
+TABLE_BYTES = 1 << 28  # of the seen entities' vectors that are kept for queries to come
+Scores = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Seat:
+    """Where a newcomer is found: the arrival it came with, and its number there."""
+
+    arrival: Arrival
+    number: int
+
+    @property
+    def place(self) -> int:
+        return len(self.arrival.near) + self.number
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The newcomers that are there, with their facts and seats."""
+
+    names: Names
+    book: Book
+    seats: dict[str, Seat]
+
+    @cached_property
+    def newcomers(self) -> list[str]:
+        """By name."""
+        return sorted(self.seats)
+
+    @cached_property
+    def order(self) -> dict[str, int]:
+        """The place of each newcomer among the candidates."""
+        return {name: self.names.num_seen + place for place, name in enumerate(self.newcomers)}
+
+    @cached_property
+    def arrivals(self) -> list[Arrival]:
+        """Everyone's arrivals, each once."""
+        return list({id(seat.arrival): seat.arrival for seat in self.seats.values()}.values())
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Where each newcomer, by name, stands when the newcomers of all arrivals are written one after the other."""
+        starts, total = {}, 0
+        for arrival in self.arrivals:
+            starts[id(arrival)] = total
+            total += arrival.size
+        seats = [self.seats[name] for name in self.newcomers]
+        return np.array([starts[id(seat.arrival)] + seat.number for seat in seats], dtype=np.int64)
+
+    @property
+    def num_candidates(self) -> int:
+        return self.names.num_seen + len(self.seats)
+
+    def candidate(self, name: str) -> int:
+        """The place of an entity among the candidates; an error where it is not there."""
+        found = self.names.seen(name) if isinstance(name, str) else UNKNOWN
+        found = self.order.get(name, UNKNOWN) if found == UNKNOWN else found
+        if found == UNKNOWN:
+            raise OptionError(f"the entity {shown(name)} is not known; add facts of it first")
+        return found
+
+    def name_of(self, candidate: int) -> str:
+        """The name of a candidate."""
+        seen = self.names.num_seen
+        return self.names.entities[candidate] if candidate < seen else self.newcomers[candidate - seen]
+
+    def seat(self, name: str) -> Seat | None:
+        """The seat of a newcomer; None for a seen entity, an error for one that is not there."""
+        if isinstance(name, str) and name in self.seats:
+            return self.seats[name]
+        self.candidate(name)
+        return None
+
+    @cached_property
+    def facts_of_seen(self) -> dict[int, list[tuple[int, str]]]:
+        """What newcomers' facts say of seen entities: (oriented relation, newcomer) by id."""
+        found: dict[int, list[tuple[int, str]]] = {}
+        size = len(self.names.relations)
+        for name, facts in self.book.facts.items():
+            for head, relation, tail in facts:
+                other, asked = (tail, relation + size) if head == name else (head, relation)
+                identifier = self.names.seen(other)
+                if identifier != UNKNOWN:
+                    found.setdefault(identifier, []).append((asked, name))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Vectors of all candidates for one query: of the seen entities, and of each arrival that was needed so far."""
+
+    seen: Tensor
+    arrived: WeakKeyDictionary[Arrival, Tensor] = field(default_factory=WeakKeyDictionary)
+
+
+@dataclass(frozen=True, eq=False)
+class _Heard:
+    """What network or rules said, for the formula that blends them."""
+
+    said: Scores | Evidence
+    num_entities: int
+
+    def scores(self, *_: object) -> Scores:
+        return cast(Scores, self.said)
+
+    def evidence(self, *_: object) -> Evidence:
+        return cast(Evidence, self.said)
+
+
+class Mind:
+    """A loaded model: makes states, and scores candidates in them."""
+
+    def __init__(self, bundle: Bundle, device: torch.device, threads: int | None = None) -> None:
+        settings = bundle.config.model
+        model, labels, graph = load_model(bundle, device, threads)
+        self.observed = bundle.observed
+        self.names = Names(bundle.observed.entities, bundle.observed.relations, graph.num_entities)
+        self.blend = bundle.weights.get(BLEND)
+        self.walks = Walks.of(bundle, graph.num_entities, self.blend is not None)
+        self.embedder = Embedder(model, graph, labels, settings.labels, settings.soft_label_c, settings.constrained)
+        self.model, self.device = model, device
+        self.inferred = _inferred(self.embedder)
+        size = graph.num_entities * settings.dim * 4
+        self._keep = max(4, TABLE_BYTES // size) if model.encoder.query_aware else 1
+        self._tables: OrderedDict[int, _Table] = OrderedDict()
+        self._lock = RLock()
+        self._first: State | None = None
+        self._first = self.start(Book.of(bundle.auxiliary, graph.num_entities), threads)
+
+    @property
+    def first(self) -> State:
+        """The state after loading."""
+        return cast(State, self._first)
+
+    def start(self, book: Book, threads: int | None) -> State:
+        """All newcomers of a book at once."""
+        seats = self._seated(book.facts, book, threads) if book.facts else {}
+        return State(self.names, book, seats)
+
+    def added(self, state: State, facts: Iterable[Fact]) -> State:
+        """The state with more facts."""
+        stated = list(facts)
+        return self._changed(state, state.book.with_facts(stated, self.names), stated)
+
+    def removed(self, state: State, facts: Iterable[Fact]) -> State:
+        """The state without some facts; newcomers that are left with none go."""
+        stated = list(facts)
+        return self._changed(state, state.book.without_facts(stated), stated)
+
+    def _changed(self, state: State, book: Book, facts: list[Fact]) -> State:
+        """The state with another book: newcomers whom these facts do not concern keep their seats, to the bit."""
+        concerned = {name for fact in facts for name in (fact[0], fact[2])}
+        for name in [name for name in concerned if name in state.seats]:
+            concerned |= self.tied(state.book, name)
+        seats = dict(state.seats)
+        for name in concerned:
+            seats.pop(name, None)
+        waiting = {name for name in concerned if name in book.facts}
+        while waiting:
+            members = self.tied(book, min(waiting))
+            waiting -= members
+            seats |= self._seats_at_start(members, book) or self._seated(members, book, 1)
+        return State(self.names, book, seats)
+
+    def tied(self, book: Book, name: str) -> set[str]:
+        """The newcomers whose vectors depend on each other."""
+        return set(book.facts) if self.walks.names_newcomers else book.tied(name)
+
+    def _seats_at_start(self, members: set[str], book: Book) -> dict[str, Seat] | None:
+        """The seats that these newcomers had after loading, if they have the same facts again."""
+        start = self._first
+        if start is None or not all(start.book.facts.get(name) == book.facts[name] for name in members):
+            return None
+        if self.walks.names_newcomers and len(members) < len(start.seats):
+            return None
+        return {name: start.seats[name] for name in members}
+
+    def _seated(self, members: Iterable[str], book: Book, threads: int | None) -> dict[str, Seat]:
+        group = Group.of(members, book, self.names)
+        arrival = self.embedder.arrive(group, self.walks.ground(group, threads))
+        return {name: Seat(arrival, number) for number, name in enumerate(group.names)}
+
+    def group(self, state: State, name: str) -> Group:
+        """A newcomer with those it is tied to."""
+        return Group.of(self.tied(state.book, name), state.book, self.names)
+
+    def vector(self, state: State, name: str, query: int) -> Tensor:
+        """(1, d): an entity as an oriented relation asks for it."""
+        seat = state.seat(name)
+        with torch.no_grad():
+            if seat is not None:
+                return self.embedder.encoder.embed(seat.arrival.states, self._ids([seat.place]), self._ids([query]))
+            return self.embedder.seen(self._ids([self.names.seen(name)]), self._ids([query]))
+
+    def plain_vector(self, state: State, name: str) -> Tensor:
+        """(1, d): an entity as it is when nothing is asked."""
+        seat = state.seat(name)
+        with torch.no_grad():
+            if seat is not None:
+                return self.embedder.plain(seat.arrival.states, self._ids([seat.place]))
+            return self.embedder.plain_seen(self._ids([self.names.seen(name)]))
+
+    def plain_vectors(self, state: State) -> Tensor:
+        """(candidates, d): everyone as they are when nothing is asked."""
+        with torch.no_grad():
+            everyone = torch.arange(self.names.num_seen, device=self.device)
+            seen = self.embedder.plain(self.embedder.states, everyone)
+            parts = [self.embedder.plain(arrival.states, arrival.everyone) for arrival in state.arrivals]
+            return torch.cat([seen, self._by_name(state, parts)])
+
+    def words_at(self, triple: Sequence[int], seat: Seat | None) -> tuple[str, str, str]:
+        """By name a triple of ids, or of the places of an arrival."""
+
+        def name(end: int) -> str:
+            if seat is None:
+                return self.names.entities[end]
+            near = seat.arrival.near
+            return self.names.entities[int(near[end])] if end < len(near) else seat.arrival.group.names[end - len(near)]
+
+        return name(triple[0]), self.names.relations[triple[1]], name(triple[2])
+
+    def _ids(self, values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    def scores(self, state: State, name: str, relation: int) -> Scores:
+        """(candidates,): everyone as an answer to (entity, oriented relation, ?)."""
+        scores = self.network_scores(state, name, relation)
+        if self.blend is None:
+            return scores
+        asked = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
+        network = cast(ModelScorer, _Heard(scores[None], len(scores)))
+        rules = cast(RuleRanker, _Heard(self._evidence(state, name, relation), len(scores)))
+        blended: Scores = BlendedScorer(network, rules, self.blend).scores(*asked)[0]
+        return blended
+
+    def network_scores(self, state: State, name: str, relation: int) -> Scores:
+        """(candidates,): the same by the network alone, with what rules infer scored by its label where that is set."""
+        vector = self.vector(state, name, relation)
+        with torch.no_grad():
+            asked = self._ids([relation])
+            seen, newcomers = self._candidates(state, relation)
+            parts = [self.model.decoder.all_tails(vector, asked, seen)[0]]
+            # One by one: a product of matrices would round a newcomer's score differently with the number of them.
+            many = vector.expand_as(newcomers), asked.expand(len(newcomers))
+            parts.append(self.model.decoder.triples(*many, newcomers))
+            scores = torch.cat(parts).float()[None]
+            answers, added = self._lifts(state, name, relation)
+            if len(answers):
+                Inferred(torch.zeros_like(answers), answers, added).lift(scores, self._ids([0]))
+        found: Scores = scores[0].cpu().numpy()
+        return found
+
+    def triple_score(self, state: State, head: str, relation: int, tail: str) -> float:
+        """The score of one triple: by the blend as an answer among all, else by itself."""
+        answer = state.candidate(tail)
+        if self.blend is not None:
+            return float(self.scores(state, head, relation)[answer])
+        inverse = (relation + self.model.num_relations) % (2 * self.model.num_relations)
+        ends = self.vector(state, head, relation), self.vector(state, tail, inverse)
+        with torch.no_grad():
+            score = self.model.decoder.triples(ends[0], self._ids([relation]), ends[1]).float()
+            answers, added = self._lifts(state, head, relation)
+            mine = answers == answer
+            if bool(mine.any()):
+                score = lifted(score, added[mine][:1], score.new_tensor(CERTAIN))
+        return float(score[0])
+
+    def _candidates(self, state: State, relation: int) -> tuple[Tensor, Tensor]:
+        """(seen, d) and (newcomers, d): vectors to compare with what (?, relation) looks for."""
+        query = (relation + self.model.num_relations) % (2 * self.model.num_relations)
+        query = query if self.model.encoder.query_aware else 0
+        with self._lock:
+            table = self._tables.get(query) or _Table(self.embedder.everyone(query))
+            self._tables[query] = table
+            self._tables.move_to_end(query)
+            while len(self._tables) > self._keep:
+                self._tables.popitem(last=False)
+
+            missing = [arrival for arrival in state.arrivals if arrival not in table.arrived]
+            table.arrived.update(zip(missing, self.embedder.all_arrived(missing, query), strict=True))
+            return table.seen, self._by_name(state, [table.arrived[arrival] for arrival in state.arrivals])
+
+    def _by_name(self, state: State, parts: list[Tensor]) -> Tensor:
+        """(newcomers, d): out of a table for each arrival those who are there, by name."""
+        if not state.seats:
+            return self.embedder.states.layers[0][:0]
+        return torch.cat(parts)[torch.from_numpy(state.rows).to(self.device)]
+
+    def _lifts(self, state: State, name: str, relation: int) -> tuple[Tensor, Tensor]:
+        """Candidates that rules infer as answers, and what they add to the truth of each."""
+        if self.inferred is None:
+            return self._ids([]), torch.empty(0, device=self.device)
+        seat = state.seat(name)
+        arrivals = state.arrivals if seat is None else [seat.arrival]
+        found = [self._lifts_of(state, arrival, name, relation) for arrival in arrivals]
+        if seat is None:
+            key = self._ids([self.names.seen(name) * 2 * self.model.num_relations + relation])
+            first, end = (int(torch.searchsorted(self.inferred.keys, key, right=right)) for right in (False, True))
+            found.append((self.inferred.answers[first:end], self.inferred.added[first:end]))
+        return torch.cat([answers for answers, _ in found]), torch.cat([added for _, added in found])
+
+    def _lifts_of(self, state: State, arrival: Arrival, name: str, relation: int) -> tuple[Tensor, Tensor]:
+        group, virtual, size = arrival.group, arrival.virtual, self.model.num_relations
+        if virtual is None or arrival.added is None or len(virtual) == 0:
+            return self._ids([]), torch.empty(0, device=self.device)
+        triples, asked = virtual.triples, group.id(name) if name in state.seats else self.names.seen(name)
+        starts, ends = (triples.heads, triples.tails) if relation < size else (triples.tails, triples.heads)
+        which = np.flatnonzero((starts == asked) & (triples.relations == relation % size))
+        others = [group.name(int(end), self.names) for end in ends[which]]
+        there = [place for place, other in enumerate(others) if self._sits(state, other, arrival)]
+        answers = self._ids([state.candidate(others[place]) for place in there])
+        return answers, arrival.added[torch.from_numpy(which[there]).to(self.device)]
+
+    def _sits(self, state: State, name: str, arrival: Arrival) -> bool:
+        """Whether an entity is seen, or a newcomer that still has the seat it took with this arrival."""
+        if name in state.seats:
+            return state.seats[name].arrival is arrival
+        return self.names.seen(name) != UNKNOWN
+
+    def _evidence(self, state: State, name: str, relation: int) -> Evidence:
+        """What rules say of every candidate; one row."""
+        group = self._asking_group(state, name)
+        entity = self.names.seen(name) if name not in state.seats else cast(Group, group).id(name)
+        found = self.walks.evidence(group, entity, relation)
+        columns = {one.name: getattr(found, one.name)[0] for one in fields(Evidence)}
+        return Evidence(**{name: self._by_candidate(state, group, row)[None] for name, row in columns.items()})
+
+    def _asking_group(self, state: State, name: str) -> Group | None:
+        """The newcomers that rules may come to from an entity."""
+        if name in state.seats:
+            return self.group(state, name)
+        anyone = self.walks.says_anyone or self.walks.names_newcomers
+        return Group.of(state.seats, state.book, self.names) if anyone and state.seats else None
+
+    def _by_candidate(
+        self, state: State, group: Group | None, values: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        row = np.zeros(state.num_candidates)
+        row[: self.names.num_seen] = values[: self.names.num_seen]
+        if group is not None:
+            row[[state.order[name] for name in group.names]] = values[group.ids]
+        return row
+
+    def known(self, state: State, name: str, relation: int) -> Mask:
+        """(candidates,): who is known to be an answer."""
+        mask = np.zeros(state.num_candidates, dtype=bool)
+        if name in state.seats:
+            mask[list(self._stated(state, name, relation))] = True
+            return mask
+        entity = self.names.seen(name)
+        relations, tails = self.observed.adjacency.of(entity)
+        mask[tails[relations == relation]] = True
+        told = state.facts_of_seen.get(entity, [])
+        mask[[state.order[other] for asked, other in told if asked == relation]] = True
+        return mask
+
+    def _stated(self, state: State, name: str, relation: int) -> Iterator[int]:
+        size = self.model.num_relations
+        for head, stated, tail in state.book.facts[name]:
+            start, end = (head, tail) if relation < size else (tail, head)
+            if stated == relation % size and start == name:
+                yield state.candidate(end)
+
+
+def _inferred(embedder: Embedder) -> Inferred | None:
+    """What rules add to the truth of virtual triples between seen entities, by query; as `ModelScorer` has it."""
+    if embedder.added is None:
+        return None
+    triples, size = embedder.graph.virtual, 2 * embedder.num_relations
+    forward = triples[:, 0] * size + triples[:, 1]
+    backward = triples[:, 2] * size + embedder.model.inverse(triples[:, 1])
+    keys, order = torch.sort(torch.cat([forward, backward]), stable=True)
+    answers = torch.cat([triples[:, 2], triples[:, 0]])[order]
+    return Inferred(keys, answers, embedder.added.repeat(2)[order])

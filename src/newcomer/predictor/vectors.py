@@ -1,0 +1,213 @@
+"""Vectors of seen entities and of newcomers, each at the cost of its own neighbourhood.
+
+Seen entities are encoded once, when a model is loaded, and never again. Those who arrive are encoded in a small space
+of their own: the seen entities that their facts, virtual neighbours and premises speak of, then the newcomers.
+"""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
+from newcomer.nn.encoders import LANEncoder, MeanEncoder, States, VNEncoder
+from newcomer.nn.layers import SLOPE, Edges, row_products
+from newcomer.nn.model import Model
+from newcomer.nn.sparse import Rows, row_softmax
+from newcomer.predictor.book import Group
+from newcomer.rules.neighbors import VirtualNeighbors
+from newcomer.training.graph import TrainingGraph, build_training_graph
+from newcomer.training.scorer import rule_support, virtual_labels
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """Newcomers that were encoded together; newcomer ``k`` of the group stands at place ``len(near) + k``."""
+
+    group: Group
+    near: Tensor  # ids of the seen entities in this space, ascending
+    states: States
+    graph: TrainingGraph
+    virtual: VirtualNeighbors | None  # with the ids of the group
+    labels: Tensor  # of each virtual triple
+    added: Tensor | None  # what rules add to its truth, where answers are scored by their labels
+
+    @property
+    def size(self) -> int:
+        return len(self.group.names)
+
+    @property
+    def everyone(self) -> Tensor:
+        """(newcomers,): their places."""
+        return torch.arange(self.size, device=self.near.device) + len(self.near)
+
+
+class Embedder:
+    """A model and its seen entities, ready to embed whoever arrives."""
+
+    def __init__(
+        self, model: Model, graph: TrainingGraph, labels: Tensor, mode: str, c: float, constrained: bool
+    ) -> None:
+        self.model, self.encoder, self.device = model, model.encoder, labels.device
+        self.num_seen, self.num_relations = graph.num_entities, graph.num_relations
+        self.mode, self.c, self.constrained = mode, c, constrained and mode != "none"
+        self.graph, self.labels = graph, labels
+        with torch.no_grad():
+            ones = torch.ones(len(graph.facts), device=self.device)
+            self.states = self.encoder.states(graph.edges(torch.cat([ones, labels])))
+            self.added = self._added(self.model, self.states, graph) if self.constrained else None
+
+    def _added(self, model: Model, states: States, graph: TrainingGraph) -> Tensor:
+        if self.mode == "hard":
+            return torch.ones(len(graph.virtual), device=self.device)
+        every = torch.arange(len(graph.virtual), device=self.device)
+        return self.c * rule_support(model, states, graph, every)
+
+    def seen(self, entities: Tensor, queries: Tensor) -> Tensor:
+        """(n, d): vectors of seen entities as these oriented relations ask for them; looks at their edges only."""
+        states, places = self.around(entities)
+        return self.encoder.embed(states, places, queries)
+
+    def around(self, entities: Tensor) -> tuple[States, Tensor]:
+        """Seen entities with their edges in a space of their own, and where each of them stands there."""
+        asked, places = torch.unique(entities, return_inverse=True)
+        edges = self.states.edges
+        first = edges.rows.offsets[asked]
+        sizes = edges.rows.offsets[asked + 1] - first
+        offsets = torch.cat([sizes.new_zeros(1), torch.cumsum(sizes, 0)])
+        entries = torch.repeat_interleave(first - offsets[:-1], sizes)
+        entries += torch.arange(len(entries), device=self.device)
+        others, columns = torch.unique(edges.rows.columns[entries], return_inverse=True)
+        nodes = torch.cat([asked, others])
+        rows = Rows(offsets, columns + len(asked), len(nodes))
+        layers = tuple(layer[nodes] for layer in self.states.layers)
+        return States(layers, Edges(rows, edges.relations[entries], edges.weights[entries]), nodes), places
+
+    def everyone(self, query: int) -> Tensor:
+        """(seen, d): all seen entities as an oriented relation asks for them."""
+        entities = torch.arange(self.num_seen, device=self.device)
+        return self.encoder.embed(self.states, entities, torch.full_like(entities, query))
+
+    def all_arrived(self, arrivals: list[Arrival], query: int) -> tuple[Tensor, ...]:
+        """(newcomers, d) for each arrival: everyone as an oriented relation asks for them."""
+        if len(arrivals) > 1 and isinstance(self.encoder, VNEncoder | MeanEncoder):
+            states, places = side_by_side(arrivals)
+            vectors = self.encoder.embed(states, places, torch.full_like(places, query))
+            return torch.split(vectors, [arrival.size for arrival in arrivals])
+        # The other encoders multiply matrices, whose rounding depends on the number of rows.
+        every = [(arrival.states, arrival.everyone) for arrival in arrivals]
+        return tuple(self.encoder.embed(states, places, torch.full_like(places, query)) for states, places in every)
+
+    def plain(self, states: States, places: Tensor) -> Tensor:
+        """(n, d): vectors that no query asked for: the last layer before one does, or an average of neighbours."""
+        if isinstance(self.encoder, VNEncoder):
+            return states.layers[-1][places]
+        average = MeanEncoder.embed if isinstance(self.encoder, LANEncoder) else type(self.encoder).embed
+        return average(cast(MeanEncoder, self.encoder), states, places, torch.zeros_like(places))
+
+    def plain_seen(self, entities: Tensor) -> Tensor:
+        """(n, d): the same for seen entities; looks at their edges only."""
+        return self.plain(*self.around(entities))
+
+    def shares(self, states: States, place: int, query: int) -> Tensor | None:
+        """(edges,): the attention of the query-aware layer to each edge of an entity; None without that layer."""
+        layer = self.encoder.query if isinstance(self.encoder, VNEncoder) else None
+        if layer is None:
+            return None
+        entity = torch.tensor([place], device=self.device)
+        rows, entries = states.edges.rows.pick(entity)
+        last = states.layers[-1]
+        asked = row_products(last[entity], layer.entity_map @ layer.attention[0])
+        asked = asked + row_products(layer.queries[[query]], layer.query_map @ layer.attention[1])
+        logits = asked + row_products(last[rows.columns], layer.entity_map @ layer.attention[2])
+        return row_softmax(rows, functional.leaky_relu(logits, SLOPE), states.edges.weights[entries])
+
+    def arrive(self, group: Group, virtual: VirtualNeighbors | None) -> Arrival:
+        """Encode newcomers by their facts; then, where these make rules infer more, by both."""
+        spoken_of = [group.facts.heads, group.facts.tails]
+        if virtual is not None:
+            spoken_of += [virtual.triples.heads, virtual.triples.tails, virtual.premises[:, :, [0, 2]].reshape(-1)]
+        near = np.unique(np.concatenate(spoken_of))
+        near = near[(near >= 0) & (near < self.num_seen)]
+        graph = self._space(group, near, virtual)
+        with torch.no_grad():
+            return self._encoded(group, torch.from_numpy(near.astype(np.int64)).to(self.device), graph, virtual)
+
+    def _space(self, group: Group, near: Ids, virtual: VirtualNeighbors | None) -> TrainingGraph:
+        """Facts and virtual triples with places instead of ids; both ascend alike, so that sums keep their order."""
+        ids = np.concatenate([near, group.ids])
+
+        def placed(triples: TripleArray) -> TripleArray:
+            heads, tails = (np.searchsorted(ids, ends).astype(np.int32) for ends in (triples.heads, triples.tails))
+            return TripleArray(heads, triples.relations, tails)
+
+        relations = Vocabulary(pa.nulls(self.num_relations, pa.string()))
+        facts = Graph.build(Vocabulary(pa.nulls(len(ids), pa.string())), relations, placed(group.facts))
+        if virtual is None:
+            return build_training_graph(facts, len(ids), None, self.device)
+        ends = virtual.premises[:, :, [0, 2]]
+        premises = virtual.premises.copy()
+        premises[:, :, [0, 2]] = np.where(ends < 0, ends, np.searchsorted(ids, ends))
+        moved = replace(virtual, triples=placed(virtual.triples), premises=premises)
+        return build_training_graph(facts, len(ids), moved, self.device)
+
+    def _encoded(self, group: Group, near: Tensor, graph: TrainingGraph, virtual: VirtualNeighbors | None) -> Arrival:
+        stated = torch.ones(len(graph.facts), device=self.device)
+        labels = torch.zeros(len(graph.virtual), device=self.device)
+        states = self._extended(near, graph, torch.cat([stated, labels]))
+        model = cast(Model, _Ends(self, near))
+        if len(labels) and self.mode != "none":
+            every = torch.arange(len(labels), device=self.device)
+            labels = virtual_labels(model, states, graph, every, self.mode, self.c)
+            states = self._extended(near, graph, torch.cat([stated, labels]))
+        added = self._added(model, states, graph) if self.constrained else None
+        return Arrival(group, near, states, graph, virtual, labels, added)
+
+    def _extended(self, near: Tensor, graph: TrainingGraph, weights: Tensor) -> States:
+        """The newcomers beside seen entities whose own edges nobody needs here."""
+        nothing = near.new_empty(0)
+        no_rows = Rows(near.new_zeros(len(near) + 1), nothing, graph.num_entities)
+        layers = tuple(layer[near] for layer in self.states.layers)
+        seen = States(layers, Edges(no_rows, nothing, weights[:0]), near)
+        edges = graph.edges(weights)
+        rows, entries = edges.rows.pick(torch.arange(len(near), graph.num_entities, device=self.device))
+        return self.encoder.extend(seen, Edges(rows, edges.relations[entries], edges.weights[entries]))
+
+
+class _Ends:
+    """As a `Model` for the truths of an arrival's triples: seen ends with all their edges, newcomers with theirs."""
+
+    def __init__(self, embedder: Embedder, near: Tensor) -> None:
+        self.embedder, self.near = embedder, near
+
+    def truths(self, states: States, triples: Tensor) -> Tensor:
+        """(n,): truth values in 0..1."""
+        heads, relations, tails = triples.unbind(dim=1)
+        model = self.embedder.model
+        ends, queries = torch.cat([heads, tails]), torch.cat([relations, model.inverse(relations)])
+        is_seen = ends < len(self.near)
+        vectors = states.layers[0].new_empty(len(ends), states.layers[0].shape[1])
+        vectors[is_seen] = self.embedder.seen(self.near[ends[is_seen]], queries[is_seen])
+        vectors[~is_seen] = model.encoder.embed(states, ends[~is_seen], queries[~is_seen])
+        scores = model.decoder.triples(vectors[: len(heads)], relations, vectors[len(heads) :])
+        return torch.sigmoid(scores)
+
+
+def side_by_side(arrivals: list[Arrival]) -> tuple[States, Tensor]:
+    """Several arrivals in one space, and the places of their newcomers; for encoders that tell nobody by an id."""
+    shifts = np.cumsum([0, *(len(arrival.near) + arrival.size for arrival in arrivals)])
+    states = [arrival.states for arrival in arrivals]
+    edges = [one.edges for one in states]
+    before = np.cumsum([0, *(len(one.rows.columns) for one in edges)])
+    starts = [one.rows.offsets[:-1] + int(shift) for one, shift in zip(edges, before[:-1], strict=True)]
+    offsets = torch.cat([*starts, starts[0].new_tensor([int(before[-1])])])
+    columns = torch.cat([one.rows.columns + int(shift) for one, shift in zip(edges, shifts[:-1], strict=True)])
+    rows = Rows(offsets, columns, int(shifts[-1]))
+    together = Edges(rows, torch.cat([one.relations for one in edges]), torch.cat([one.weights for one in edges]))
+    layers = tuple(torch.cat(parts) for parts in zip(*(one.layers for one in states), strict=True))
+    places = [arrival.everyone + int(shift) for arrival, shift in zip(arrivals, shifts[:-1], strict=True)]
+    return States(layers, together), torch.cat(places)

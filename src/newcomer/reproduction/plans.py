@@ -1,0 +1,237 @@
+"""What to run for each table of the paper: plans are TOML files, and a plan is a list of cells.
+
+A plan names models (a preset and what differs from it, or a way to mine rules) and runs: data sets x models x protocols
+x seeds. A *cell* is one of these combinations. Its name is made of them and is the name of its file in the results:
+
+    WHAT-DATASET-MODEL[-VARIANT]-PROTOCOL-SEED
+
+All settings of a cell follow from the plan, so a finished cell can be told from one that was run with other settings.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+
+from newcomer.config import PROTOCOLS, Config, ablation, config_hash, load_preset, with_overrides
+from newcomer.errors import OptionError, shown, unknown_name
+
+PLANS = ("statistics", "classification", "link-prediction", "ablation", "decoders", "unseen-share")
+STATISTICS = "statistics"  # a task, beside those of `newcomer evaluate`
+DECIDED = {  # what a cell is called after cannot be changed beneath its name
+    "protocol": "pass --protocol instead",
+    "seed": "pass --seeds instead",
+    "preset": "the plan names it",
+    "model.encoder": "the plan names it",
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A row of a table: settings to train with, or how rules are mined that answer by themselves."""
+
+    label: str  # the model's name, and behind a hyphen that of its variant
+    preset: str | None = None
+    ablation: str | None = None
+    changes: tuple[str, ...] = ()
+    mining: Mapping[str, Any] | None = field(default=None, hash=False)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Some of a plan's cells: every data set with every model, protocol and seed."""
+
+    title: str
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    protocols: tuple[str, ...]
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A table of the paper."""
+
+    what: str
+    task: str
+    title: str
+    about: str
+    metrics: tuple[str, ...]
+    layout: str  # `metrics` or `datasets`: what stands in the columns of its tables
+    models: Mapping[str, Model] = field(hash=False)
+    runs: tuple[Run, ...]
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """All data sets, in the order of the plan."""
+        return tuple(dict.fromkeys(name for run in self.runs for name in run.datasets))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one data set under one protocol with one seed."""
+
+    what: str
+    task: str
+    dataset: str
+    label: str
+    protocol: str
+    seed: int
+    config: Config | None = None
+    mining: Mapping[str, Any] | None = field(default=None, hash=False)
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.what}-{self.dataset}-{self.label}-{self.protocol}-{self.seed}"
+
+    @property
+    def model(self) -> str:
+        return self.label.partition("-")[0]
+
+    @property
+    def variant(self) -> str | None:
+        return self.label.partition("-")[2] or None
+
+    @property
+    def is_trained(self) -> bool:
+        return self.config is not None and self.task != STATISTICS
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """All settings that matter, as JSON can hold them."""
+        if self.config is not None and self.is_trained:
+            return self.config.to_dict()
+        if self.config is not None:
+            stated = self.config.to_dict()
+            return {name: stated[name] for name in ("preset", "protocol", "seed", "rules")}
+        return {"protocol": self.protocol, "seed": self.seed, "mining": dict(self.mining or {})}
+
+    @cached_property
+    def settings_hash(self) -> str:
+        """A SHA-256 that two cells share when all of their settings are the same."""
+        if self.config is not None and self.is_trained:
+            return config_hash(self.config)
+        text = json.dumps(self.settings, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_toml(*place: str) -> dict[str, Any]:
+    """A TOML file of this room."""
+    text = files("newcomer.reproduction").joinpath(*place).read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def load_plan(what: str) -> Plan:
+    """The plan of this name; a wrong name is answered with the nearest right one."""
+    if what not in PLANS:
+        raise unknown_name("table", what, (*PLANS, "report"))
+    stated = read_toml("plans", f"{what}.toml")
+    models = {label: _model(label, table) for label, table in stated["models"].items()}
+    runs = tuple(
+        Run(
+            title=table.get("title", ""),
+            datasets=tuple(table["datasets"]),
+            models=tuple(table["models"]),
+            protocols=tuple(table["protocols"]),
+            seeds=table["seeds"],
+        )
+        for table in stated["runs"]
+    )
+    metrics = tuple(stated["metrics"])
+    return Plan(what, stated["task"], stated["title"], stated["about"], metrics, stated["layout"], models, runs)
+
+
+def _model(label: str, table: Mapping[str, Any]) -> Model:
+    changes = tuple(table.get("set", ()))
+    return Model(label, table.get("preset"), table.get("ablation"), changes, table.get("mining"))
+
+
+def cells_of(plan: Plan, changes: Sequence[str] = ()) -> list[Cell]:
+    """All cells of a plan, each once, with some settings of the trained models changed."""
+    return _distinct(
+        cell for run in plan.runs for protocol in run.protocols for cell in _of_run(plan, run, protocol, None, changes)
+    )
+
+
+def chosen_cells(
+    plan: Plan,
+    protocol: str | None = None,
+    seeds: int | None = None,
+    only: Sequence[str] = (),
+    changes: Sequence[str] = (),
+) -> list[Cell]:
+    """The cells to run.
+
+    ``protocol``: all under this one; models for which the plan names it have the seeds that it names for it. ``seeds``:
+    so many of every trained model. ``only``: those whose name has one of these parts.
+    """
+    _check(protocol, seeds, changes)
+    cells = _distinct(
+        cell
+        for run in _under(plan.runs, protocol)
+        for each in run.protocols
+        for cell in _of_run(plan, run, each, seeds, changes)
+    )
+    kept = [cell for cell in cells if not only or any(fnmatchcase(cell.name, f"*{part}*") for part in only)]
+    if not kept:
+        asked = " or ".join(map(shown, only)) if only else f"the protocol {protocol}"
+        raise OptionError(f"no cell of {plan.what} is of {asked}; see their names with: --dry-run")
+    return kept
+
+
+def _check(protocol: str | None, seeds: int | None, changes: Sequence[str]) -> None:
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, PROTOCOLS)
+    if seeds is not None and seeds < 1:
+        raise OptionError(f"--seeds is {seeds}, but must be an integer from 1")
+    for text in changes:
+        name = text.partition("=")[0].strip()
+        if name in DECIDED:
+            raise OptionError(f"{name} cannot be set for a plan's cells; {DECIDED[name]}")
+    with_overrides(load_preset("default"), changes)  # a wrong name or value is said before anything is read
+
+
+def _under(runs: Sequence[Run], protocol: str | None) -> list[Run]:
+    """The runs with this protocol for theirs, those first that name it themselves."""
+    if protocol is None:
+        return list(runs)
+    own = [run for run in runs if protocol in run.protocols]
+    planned = {(dataset, model) for run in own for dataset in run.datasets for model in run.models}
+    others = []
+    for run in (run for run in runs if protocol not in run.protocols):
+        for dataset in run.datasets:
+            models = tuple(model for model in run.models if (dataset, model) not in planned)
+            others.append(replace(run, datasets=(dataset,), models=models))
+    return [replace(run, protocols=(protocol,)) for run in (*own, *others)]
+
+
+def _of_run(plan: Plan, run: Run, protocol: str, seeds: int | None, changes: Sequence[str]) -> Iterator[Cell]:
+    for dataset in run.datasets:
+        for label in run.models:
+            model = plan.models[label]
+            if model.preset is None and protocol == "transductive":
+                continue  # rules have nothing that could be trained on newcomers
+            trained = model.preset is not None and plan.task != STATISTICS
+            for seed in range(seeds if seeds is not None and trained else run.seeds):
+                yield _cell(plan, model, dataset, protocol, seed, changes)
+
+
+def _cell(plan: Plan, model: Model, dataset: str, protocol: str, seed: int, changes: Sequence[str]) -> Cell:
+    place = plan.what, plan.task, dataset, model.label, protocol, seed
+    if model.preset is None:
+        return Cell(*place, mining=model.mining)
+    config = load_preset(model.preset)
+    if model.ablation is not None:
+        config = ablation(config, model.ablation)
+    config = with_overrides(config, [*model.changes, f"protocol={protocol}", f"seed={seed}", *changes])
+    return Cell(*place, config=config, overrides=(*model.changes, *changes))
+
+
+def _distinct(cells: Iterator[Cell]) -> list[Cell]:
+    return list({cell.name: cell for cell in cells}.values())

@@ -1,0 +1,122 @@
+"""The data sets of the plans: found in a folder, or cut from a graph that is there.
+
+``datasets.toml`` says which sets can be cut, and which graph holds all that is true of each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from newcomer.bundle import dataset_hash
+from newcomer.data import LoadedDataset, SplitRule, read_dataset, split_graph
+from newcomer.data.catalogue import entry, find_folder, names
+from newcomer.errors import DatasetError, NewcomerError
+from newcomer.files import looking_at
+from newcomer.graph import Graph, InductiveDataset
+from newcomer.reproduction.plans import read_toml
+from newcomer.tasks.link_prediction import align
+
+FILES = "files"
+
+
+@cache
+def _catalogue() -> Mapping[str, Mapping[str, Any]]:
+    return read_toml("datasets.toml")
+
+
+def original_of(name: str) -> str | None:
+    """The graph that a data set was cut from."""
+    stated: str | None = _catalogue().get(name, {}).get("original")
+    return stated
+
+
+def note_about(name: str) -> str | None:
+    """What a reader of its figures must know."""
+    stated: str | None = _catalogue().get(name, {}).get("note")
+    return stated
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A data set, and whether it was read from files or how it was cut."""
+
+    loaded: LoadedDataset
+    origin: str
+
+    @property
+    def dataset(self) -> InductiveDataset:
+        return self.loaded.dataset
+
+
+class Sources:
+    """Data sets by name: those in ``root``, or without one wherever names are looked for.
+
+    The last one and all original graphs stay in memory: cells come data set by data set.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root
+        self._last: tuple[str, Source] | None = None
+        self._graphs: dict[str, InductiveDataset] = {}
+        self._digests: dict[str, str] = {}
+
+    def get(self, name: str) -> Source:
+        """The data set; one that cannot be had is a `DatasetError` that says what is missing."""
+        if self._last is None or self._last[0] != name:
+            self._last = None  # two large ones need not be held at once
+            self._last = (name, self._made(name))
+        return self._last[1]
+
+    def digest(self, name: str) -> str:
+        """A SHA-256 of its content."""
+        if name not in self._digests:
+            self._digests[name] = dataset_hash(self.get(name).dataset)
+        return self._digests[name]
+
+    def full_graph(self, name: str) -> Graph | None:
+        """All that is true, with the ids of the data set; `None` where the original graph is not there."""
+        original = original_of(name)
+        if original is None:
+            return None
+        try:
+            whole = self._graph(original)
+        except NewcomerError:
+            return None
+        return align(whole.known(), self.get(name).dataset)
+
+    def _made(self, name: str) -> Source:
+        try:
+            return Source(read_dataset(self._folder(name), name=name), FILES)
+        except DatasetError:
+            stated = _catalogue().get(name, {})
+            if "cut" not in stated or self._is_there(name):
+                raise
+        cut = stated["cut"]
+        whole = self._graph(stated["original"])
+        dataset = replace(split_graph(whole, SplitRule(**cut)), name=name)
+        how = f"{cut['unseen']}, {cut['rate']} %, seed {cut['seed']}"
+        return Source(LoadedDataset(dataset, "split", {}), f"cut from {whole.name} ({how})")
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._folder(name)
+        except NewcomerError:
+            return False
+        return True
+
+    def _graph(self, name: str) -> InductiveDataset:
+        if name not in self._graphs:
+            self._graphs[name] = read_dataset(self._folder(name), name=name).dataset
+        return self._graphs[name]
+
+    def _folder(self, name: str) -> Path:
+        if self.root is None:
+            return find_folder(name)
+        folder = self.root / name
+        with looking_at(folder):
+            if folder.is_dir():
+                return folder
+        step = entry(name).next_step if name in names() else "put it there"
+        raise DatasetError(f"{folder}: is not there; {step}")

@@ -1,0 +1,47 @@
+"""Results as files: one JSON object a cell, found by name."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from newcomer.errors import InputError
+from newcomer.reproduction.plans import Cell
+
+Result = dict[str, Any]
+
+
+def read_results(folder: Path) -> Iterator[Result]:
+    """All results of a folder, in the order of their names."""
+    for path in sorted(folder.glob("*.json")):
+        yield read_result(path)
+
+
+def read_result(path: Path) -> Result:
+    """The result of a cell."""
+    try:
+        report = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(path, f"is no result of a cell ({reason})", hint="delete it and run the cell again") from None
+    if not isinstance(report, dict) or report.get("cell") != path.stem:
+        raise InputError(path, "is no result of a cell of this name", hint="move it elsewhere")
+    return report
+
+
+def changed_settings(stored: Result, cell: Cell) -> str:
+    """In words which settings a result was made with that the cell does not have now."""
+    if stored.get("config_sha256") == cell.settings_hash:
+        return ""
+    then, now = _flat(stored.get("settings", {})), _flat(cell.settings)
+    names = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    return f"it was run with other settings ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''})"
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for name, value in settings.items():
+        named |= (
+            {f"{name}.{inner}": one for inner, one in value.items()} if isinstance(value, Mapping) else {name: value}
+        )
+    return named

@@ -1,0 +1,380 @@
+"""A trained model at work: it answers as evaluation ranks, and adding is exact, atomic, local and undone by removing.
+
+Covers newcomer.predictor.predictor, newcomer.predictor.state, newcomer.predictor.vectors, newcomer.predictor.walks,
+newcomer.predictor.book and newcomer.predictor.answers.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import newcomer
+from conftest import complaint
+from newcomer.bundle import Bundle, Thresholds, read_bundle, write_bundle
+from newcomer.graph import InductiveDataset
+from newcomer.predictor import Predictor
+from newcomer.predictor.predictor import best
+from newcomer.predictor.vectors import Embedder
+from newcomer.training.evaluation_scorer import ModelWorldScorer, scorer_for
+from newcomer.training.fit import fit
+from nn_oracle import one_thread
+from training_world import citizen, lives, parts, settings, world
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+Triple = tuple[str, str, str]
+TIES = [("q0", "knows", "q1"), ("q2", "knows", "q1"), ("q3", "knows", "q3"), ("club", "city_in", "land1")]
+MEMBERS = [(f"p{i:02}", "member_of", "club") for i in range(0, 24, 2)]
+DATASET = world(
+    aux=[*parts()["aux"], *TIES, *MEMBERS]
+)  # newcomers are tied to newcomers, and all members to a new club
+ATLANTIS = [("Atlantis", "lives_in", "city1"), ("Atlantis", "knows", "p02"), ("p05", "knows", "Atlantis")]
+BLENDED = ("model.evidence=yes", "model.constrained=no")
+ASKED = ["q0", "q1", "q2", "q3", "club", "p00", "p05", "city1", "land1"]
+EVERY_KIND = "rules.kinds=one,two,both,constant,exists"
+
+
+@cache
+def trained(*changes: str, dataset: InductiveDataset = DATASET) -> Bundle:
+    fitted = fit(dataset, settings("training.epochs=1", "rules.walks=100", *changes), device="cpu")
+    with TemporaryDirectory() as folder:
+        write_bundle(Path(folder) / "m", fitted.bundle(dataset))
+        return read_bundle(Path(folder) / "m")
+
+
+def model(*changes: str) -> Predictor:
+    return Predictor(trained(*changes), threads=1)
+
+
+def forgetful(*changes: str) -> Predictor:
+    """The model as if it had been stored without any newcomer."""
+    return Predictor(replace(trained(*changes), auxiliary=None), threads=1)
+
+
+def table(predictor: Predictor, asked: list[str], answers: list[str]) -> npt.NDArray[np.float32]:
+    """The scores of these answers to every query about those asked."""
+    mind, state = predictor._mind, predictor._state
+    order = [state.candidate(name) for name in answers]
+    queries = [(name, relation) for name in asked for relation in range(2 * len(mind.names.relations))]
+    return np.array([mind.scores(state, name, relation)[order] for name, relation in queries])
+
+
+def expected(scorer: ModelWorldScorer, asked: list[str], answers: list[str], words: Sequence[str]) -> npt.NDArray[Any]:
+    """The same by what evaluation ranks with; ``words`` are the relations in the model's order."""
+    ids, size = DATASET.entities.ids(asked), len(DATASET.relations)
+    plain = DATASET.relations.ids(list(words))
+    oriented = np.concatenate([plain, plain + size]).astype(np.int32)
+    rows = scorer.scores(np.repeat(ids, len(oriented)), np.tile(oriented, len(ids)))
+    return rows[:, DATASET.entities.ids(answers)]
+
+
+def newcomers_facts(dataset: InductiveDataset = DATASET) -> list[Triple]:
+    return list(dataset.auxiliary.named())
+
+
+def snapshot(predictor: Predictor) -> list[bytes]:
+    """Answers and vectors of everyone, to the bit."""
+    names = [*predictor._mind.names.entities.names_of(range(predictor._mind.names.num_seen)), *predictor.newcomers]
+    vectors = [predictor.embed(name).tobytes() for name in names]
+    asked = [predictor.embed(name, relation).tobytes() for name in names for relation in predictor.relations]
+    return [*vectors, *asked, table(predictor, [*ASKED[5:], *predictor.newcomers], names).tobytes()]
+
+
+CASES = [
+    *[(f"model.encoder={name}",) for name in ("vn", "mean", "lstm", "lan")],
+    *[(f"model.encoder={name}", *BLENDED) for name in ("vn", "lan")],
+    ("model.query_aware=no", "model.decoder=transe"),
+    ("protocol=refreshed", EVERY_KIND, *BLENDED),
+    ("protocol=refreshed", EVERY_KIND),
+    ("protocol=transductive",),
+    (EVERY_KIND, *BLENDED),
+    ("model.labels=none",),
+    ("model.labels=hard",),
+    ("rules.kinds=", "rules.paths=no"),
+    ("training.final_fit=no", "rules.paths=no"),  # walks start from ids, which evaluation gives by the data set's order
+]
+
+
+@pytest.mark.parametrize("changes", CASES, ids=" ".join)
+def test_scores_are_those_of_evaluation_whether_newcomers_are_stored_or_added(changes):
+    stored, added = model(*changes), forgetful(*changes)
+    facts = [*newcomers_facts(), *DATASET.observed.named()]
+    stored.add([fact for fact in newcomers_facts() if not seen(stored, fact)], "skip")
+    late = [fact for fact in facts if not seen(added, fact)]
+    for place in np.random.default_rng(1).permutation(len(late)):
+        added.add([late[place]], "skip")
+    assert stored.newcomers == added.newcomers
+    names = list(DATASET.entities)
+    scorer = scorer_for(trained(*changes), DATASET, threads=1)
+    wanted = expected(scorer, ASKED, names, stored.relations)
+    assert wanted.std() > 0
+    np.testing.assert_allclose(table(stored, ASKED, names), wanted, atol=2e-6)
+    np.testing.assert_allclose(table(added, ASKED, names), wanted, atol=2e-6)
+
+
+def seen(predictor: Predictor, fact: Triple) -> bool:
+    """Whether a fact is about two entities that were trained on."""
+    return all(predictor._mind.names.seen(name) >= 0 for name in fact[::2])
+
+
+def test_rules_name_newcomers_in_the_case_that_is_about_it():
+    walks = model("protocol=refreshed", EVERY_KIND, *BLENDED)._mind.walks
+    assert walks.names_newcomers and walks.says_anyone
+    assert not model()._mind.walks.names_newcomers
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
+def test_tails_and_heads_are_in_the_order_of_evaluation_without_what_is_known(changes):
+    predictor, names = model(*changes), list(DATASET.entities)
+    scorer, size = scorer_for(trained(*changes), DATASET, threads=1), len(DATASET.relations)
+    known = set(DATASET.known_facts().named())
+    for name in ("q0", "q3", "club", "p04", "land1"):
+        for relation, word in enumerate(DATASET.relations):
+            for ask, oriented in ((predictor.tails, relation), (predictor.heads, relation + size)):
+                pair = (name, word) if oriented < size else (word, name)
+                scores = expected(scorer, [name], names, predictor.relations)[oriented]
+                facts = [(name, word, n) if oriented < size else (n, word, name) for n in names]
+                wanted = {n: s for n, s, fact in zip(names, scores, facts, strict=True) if fact not in known}
+                answers = ask(*pair, k=100)
+                assert {a.entity for a in answers} == set(wanted)
+                given = [wanted[a.entity] for a in answers]
+                assert all(above >= below - 2e-6 for above, below in pairwise(given))
+                assert [a.entity for a in ask(*pair, k=3)] == [a.entity for a in answers[:3]]
+                assert {a.entity for a in ask(*pair, k=100, known=True)} == set(names)
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED, ("model.encoder=mean",), ("protocol=refreshed", EVERY_KIND)], ids=str)
+def test_removing_undoes_adding_to_the_bit(changes):
+    predictor = model(*changes)
+    before = snapshot(predictor)
+    predictor.add(
+        [*ATLANTIS, ("Atlantis", "knows", "q1"), ("Utopia", "knows", "Atlantis"), ("q0", "lives_in", "city4")]
+    )
+    assert snapshot(predictor) != before
+    assert predictor.remove("Atlantis") == ("Atlantis", "Utopia")  # who was known by Atlantis alone goes with it
+    predictor.remove("q0")
+    predictor.add([fact for fact in newcomers_facts() if "q0" in fact])
+    assert snapshot(predictor) == before
+
+
+@pytest.mark.parametrize("encoder", ["vn", "mean", "lstm", "lan"])
+def test_seen_entities_stay_as_they_are(encoder):
+    predictor = forgetful(f"model.encoder={encoder}")
+    known = [name for name in DATASET.entities if name in predictor]
+    before = [predictor.embed(name, relation).tobytes() for name in known for relation in predictor.relations]
+    scores = table(predictor, known, known).tobytes()
+    predictor.add([*newcomers_facts(), *ATLANTIS])
+    assert [predictor.embed(name, relation).tobytes() for name in known for relation in predictor.relations] == before
+    assert table(predictor, known, known).tobytes() == scores
+
+
+def test_any_history_leaves_the_answers_of_a_fresh_model():
+    rng, predictor = np.random.default_rng(3), forgetful(*BLENDED)
+    pool = [*newcomers_facts(), *ATLANTIS, ("Atlantis", "knows", "q2"), ("Utopia", "knows", "q2"), lives("Utopia", 2)]
+    known: set[Triple] = set()
+    for _ in range(60):
+        if rng.random() < 0.7 or not predictor.newcomers:
+            facts = [pool[i] for i in rng.integers(len(pool), size=3)]
+            predictor.add(facts)
+            known |= set(facts)
+        else:
+            gone = predictor.newcomers[rng.integers(len(predictor.newcomers))]
+            assert gone in predictor.remove(gone)
+            known = {fact for fact in known if gone not in fact}
+    fresh = forgetful(*BLENDED)
+    fresh.add(sorted(known))
+    assert fresh.newcomers == predictor.newcomers and snapshot(fresh) == snapshot(predictor)
+
+
+def test_neither_adding_nor_embedding_looks_at_everyone(monkeypatch):
+    predictor = forgetful()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("looked at everyone")
+
+    monkeypatch.setattr(Embedder, "everyone", refuse)
+    monkeypatch.setattr(type(predictor._mind.embedder.encoder), "states", refuse)
+    predictor.add(ATLANTIS)
+    assert predictor.embed("Atlantis").shape == (8,) and predictor.embed("Atlantis", "knows").shape == (8,)
+    arrival = predictor._state.seats["Atlantis"].arrival
+    around = {"city1", "p02", "p05"} | {name for n in predictor.neighbors("Atlantis") for name in n.fact[::2]}
+    premises = {e for n in predictor.neighbors("Atlantis") for g in n.groundings for p in g.premises for e in p[::2]}
+    assert set(DATASET.entities.names_of(arrival.near.numpy())) <= around | premises
+    with pytest.raises(AssertionError, match="looked at everyone"):
+        predictor.tails("Atlantis", "knows")
+
+
+def test_adding_tells_what_it_did():
+    predictor = forgetful()
+    added = predictor.add([*ATLANTIS, ATLANTIS[0]])
+    assert (added.newcomers, added.facts, added.repeated, added.skipped) == (("Atlantis",), 3, 1, 0)
+    again = predictor.add(
+        [ATLANTIS[0], ("Atlantis", "moon_of", "p01"), ("Moon", "moon_of", "x")], on_unknown_relation="skip"
+    )
+    assert (again.newcomers, again.facts, again.repeated, again.skipped) == ((), 0, 1, 2)
+    assert predictor.newcomers == ("Atlantis",) and "Moon" not in predictor and "p01" in predictor
+    assert predictor.add([]).facts == 0
+    assert repr(predictor) == "Predictor(33 seen entities, 1 newcomers, 5 relations)"
+
+
+def test_more_facts_extend_a_newcomer():
+    first, whole = forgetful(), forgetful()
+    for fact in ATLANTIS:
+        first.add([fact])
+    whole.add(ATLANTIS)
+    assert snapshot(first) == snapshot(whole)
+
+
+@pytest.mark.parametrize(
+    ("facts", "problem"),
+    [
+        ([("Atlantis", "moon_of", "p01")], "knows no relation 'moon_of'"),
+        ([("Atlantis", "live_in", "city1")], "did you mean 'lives_in'?"),
+        ([("p01", "knows", "p02")], "is about two entities that the model was trained on"),
+        ([("", "knows", "p02")], "has the name ''"),
+        ([("Atlantis", "knows", "  ")], "has the name '  '"),
+        ([("Atlantis", "knows", None)], "has the name None"),
+        ([("Atlantis", "knows")], "is not a triple"),
+        (["abc"], "is not a triple"),
+        ("abc", "must be a list of (head, relation, tail)"),
+    ],
+)
+def test_a_wrong_fact_is_named_and_nothing_is_added(facts, problem):
+    predictor = forgetful()
+    state = predictor._state
+    given = facts if isinstance(facts, str) else [*ATLANTIS, *facts]
+    assert problem in str(complaint(predictor.add, given))
+    assert predictor._state is state
+
+
+def test_whoever_is_not_there_cannot_be_asked_about():
+    predictor = forgetful()
+    for call in (predictor.embed, predictor.neighbors, predictor.suggest, predictor.similar, predictor.remove):
+        assert "'Atlantis' is not known; add facts of it first" in str(complaint(call, "Atlantis"))
+    assert "is not known" in str(complaint(predictor.tails, "Atlantis", "knows"))
+    assert "is not known" in str(complaint(predictor.classify, [("p01", "knows", "Atlantis")]))
+    assert "was trained on; only newcomers can be removed" in str(complaint(predictor.remove, "p01"))
+    assert "knows no relation" in str(complaint(predictor.heads, "moon_of", "p01"))
+    assert "must be at least 1" in str(complaint(predictor.tails, "p01", "knows", 0))
+    assert "unknown on_unknown_relation 'ignore'" in str(complaint(predictor.add, [], "ignore"))
+
+
+def test_truths_are_sigmoids_or_shares_unless_calibrated():
+    plain, blended = model(), model(*BLENDED)
+    for answer in plain.tails("q0", "citizen_of", k=5):
+        assert answer.truth == pytest.approx(1 / (1 + np.exp(-answer.score)))
+    assert sum(a.truth for a in blended.tails("q0", "citizen_of", k=99, known=True)) == pytest.approx(1.0)
+    plain.calibration = lambda scores: np.full(len(scores), 0.25)
+    assert {answer.truth for answer in plain.tails("q0", "citizen_of")} == {0.25}
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
+def test_triples_are_classified_by_the_scores_of_evaluation_and_the_thresholds(changes):
+    scorer = scorer_for(trained(*changes), DATASET, threads=1)
+    asked = [("q0", "citizen_of", "land0"), ("p00", "citizen_of", "q1"), ("p01", "lives_in", "city1"), citizen("q2", 2)]
+    ids = [DATASET.entities.ids([t[0] for t in asked]), DATASET.relations.ids([t[1] for t in asked])]
+    wanted = scorer.triple_scores(*ids, DATASET.entities.ids([t[2] for t in asked]))
+    limits = Thresholds(1e9, {"citizen_of": float(np.sort(wanted[[0, 1, 3]])[1]) - 1e-4})
+    predictor = Predictor(replace(trained(*changes), thresholds=limits), threads=1)
+    verdicts = predictor.classify(asked)
+    np.testing.assert_allclose([v.score for v in verdicts], wanted, atol=2e-6)
+    assert [v.fact for v in verdicts] == asked
+    assert sum(v.is_true for v in verdicts) == 2 and not verdicts[2].is_true
+    assert all(v.is_true == (v.truth >= 0.5) for v in model(*changes).classify(asked))
+
+
+def test_suggestions_are_the_best_answers_over_all_relations():
+    predictor = model()
+    found = predictor.suggest("q0", k=7)
+    every = [
+        (answer.truth, ("q0", relation, answer.entity) if tails else (answer.entity, relation, "q0"))
+        for relation in predictor.relations
+        for tails in (True, False)
+        for answer in (predictor.tails("q0", relation) if tails else predictor.heads(relation, "q0"))
+    ]
+    best_truths = sorted({fact: truth for truth, fact in every}.values(), reverse=True)[:7]
+    assert [one.truth for one in found] == best_truths
+    assert {one.fact for one in found}.isdisjoint(DATASET.known_facts().named())
+    named = predictor.suggest("q0", k=3, relations=["citizen_of"])
+    assert {one.fact[1] for one in named} == {"citizen_of"}
+
+
+def test_with_many_relations_those_are_asked_that_go_together(monkeypatch):
+    monkeypatch.setattr("newcomer.predictor.predictor.RELATIONS", 3)
+    predictor = forgetful()
+    predictor.add([("Atlantis", "lives_in", "city1")])
+    asked = predictor._likely_relations(predictor._state, "Atlantis")
+    size = len(predictor.relations)
+    names = [predictor.relations[r % size] + ("^-1" if r >= size else "") for r in asked]
+    assert set(names) == {"lives_in", "knows", "knows^-1"}  # all who live somewhere know and are known
+
+
+@pytest.mark.parametrize("encoder", ["vn", "lan", "lstm"])
+def test_the_most_similar_have_the_highest_cosine(encoder):
+    predictor = model(f"model.encoder={encoder}")
+    names, own = list(DATASET.entities), predictor.embed("q1")
+    others = {name: predictor.embed(name) for name in names if name != "q1"}
+    cosines = {n: float(v @ own / max(np.linalg.norm(v) * np.linalg.norm(own), 1e-8)) for n, v in others.items()}
+    found = predictor.similar("q1", k=4)
+    assert [value for _, value in found] == pytest.approx(sorted(cosines.values(), reverse=True)[:4], abs=1e-5)
+    assert all(value == pytest.approx(cosines[name], abs=1e-5) for name, value in found)
+
+
+def test_neighbors_are_facts_and_what_rules_infer_from_them():
+    predictor = forgetful()
+    predictor.add(ATLANTIS)
+    found = predictor.neighbors("Atlantis")
+    assert sorted(n.fact for n in found if not n.virtual) == sorted(ATLANTIS)
+    virtual = {n.fact: n for n in found if n.virtual}
+    home = virtual[("Atlantis", "citizen_of", "land1")]
+    assert 0 < home.label <= 1
+    assert home.groundings[0].premises == (("Atlantis", "lives_in", "city1"), ("city1", "city_in", "land1"))
+    assert home.groundings[0].rule == "lives_in(x,z), city_in(z,y) => citizen_of(x,y)"
+    of_seen = predictor.neighbors("p00")
+    assert ("p00", "lives_in", "city0") in [n.fact for n in of_seen if not n.virtual]
+    assert [n for n in of_seen if n.fact == ("p00", "citizen_of", "land0") and n.virtual and n.groundings]
+
+
+def test_readers_see_one_state_while_others_write():
+    predictor = forgetful(*BLENDED)
+    predictor.add(ATLANTIS)
+
+    def asked() -> list[tuple[str, float]]:
+        return [(a.entity, a.score) for a in predictor.tails("Atlantis", "citizen_of", k=40)]
+
+    alone = asked()
+    predictor.add([("Utopia", "lives_in", "city2")])
+    both = asked()
+    assert alone != both
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(lambda: [asked() for _ in range(15)]) for _ in range(2)]
+        for _ in range(15):
+            predictor.remove("Utopia")
+            predictor.add([("Utopia", "lives_in", "city2")])
+        found = [one for reader in readers for one in reader.result()]
+    assert all(one in (alone, both) for one in found)
+
+
+def test_a_model_is_loaded_from_its_folder(tmp_path):
+    fitted = fit(DATASET, settings("training.epochs=1"), device="cpu")
+    write_bundle(tmp_path / "m", fitted.bundle(DATASET))
+    predictor = newcomer.load(tmp_path / "m")
+    assert predictor.newcomers == ("club", "q0", "q1", "q2", "q3")
+    assert "does not exist" in str(complaint(newcomer.load, tmp_path / "nothing"))
+
+
+def test_the_best_are_those_of_a_full_sort():
+    rng = np.random.default_rng(2)
+    for size in (1, 5, 40):
+        scores, left_out = rng.integers(0, 6, size).astype(np.float32), rng.random(size) < 0.3
+        for k in (1, 3, 50):
+            order = [place for place in np.argsort(-scores, kind="stable") if not left_out[place]][:k]
+            assert best(scores, left_out, k).tolist() == order
