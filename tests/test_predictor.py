@@ -163,6 +163,11 @@ def test_removing_undoes_adding_to_the_bit(changes):
     predictor.remove("q0")
     predictor.add([fact for fact in newcomers_facts() if "q0" in fact])
     assert snapshot(predictor) == before
+    first = predictor._mind.first.seats
+    assert all(predictor._state.seats[name] is seat for name, seat in first.items())  # not only as good: the same
+    predictor.add([lives("Nemo", 0), ("Nemo", "knows", "p04")])
+    predictor.remove("Nemo")
+    assert snapshot(predictor) == before
 
 
 @pytest.mark.parametrize("encoder", ["vn", "mean", "lstm", "lan"])

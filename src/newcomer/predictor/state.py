@@ -179,8 +179,9 @@ class Mind:
     def _changed(self, state: State, book: Book, facts: list[Fact]) -> State:
         """The state with another book: newcomers whom these facts do not concern keep their seats, to the bit."""
         concerned = {name for fact in facts for name in (fact[0], fact[2])}
-        for name in [name for name in concerned if name in state.seats]:
-            concerned |= self.tied(state.book, name)
+        if self.walks.names_newcomers:
+            concerned |= state.seats.keys()
+        # Whoever was tied to an end of such a fact still is, so that all it concerns are found from its ends.
         seats = dict(state.seats)
         for name in concerned:
             seats.pop(name, None)
