@@ -62,14 +62,14 @@ def test_the_plan_then_the_model_then_the_figures(data):
         "encoder vn, decoder distmult, dim 8",
         "mined from observed facts: one, two, both",
         "rules of pca confidence from 0.8 and symmetric paths (20 walks an entity), soft labels",
-        "newcomers: the heads of 50 % of the valid triples, every 2 epochs, patience 5",
+        "newcomers: the heads of 50 % of the valid triples, every 2 epochs, patience 2",
         "at most 4 of 3 batches",
         "half precision: no (processor)",
         "validation: 3 questions about 3 newcomers held out of the graph",
         "rules alone",
         "trained on everyone for",
         "the model is in runs/town",
-        "newcomer rules top runs/town/rules.tsv",
+        "newcomer evaluate runs/town",
     ):
         assert words in done.stdout, words
     assert "search 2/4: loss" in done.stderr and "validation MRR" in done.stderr and "final" in done.stderr

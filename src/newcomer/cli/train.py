@@ -305,8 +305,7 @@ def _print_summary(summary: Mapping[str, Any]) -> None:
     known = f"{summary['rules']:,} rules, {summary['virtual_triples']:,} virtual triples"
     typer.echo(f"trained on {summary['trained_on']} for {summary['epochs']:,} epochs ({known})")
     typer.echo(f"the model is in {summary['model']}, after {summary['seconds']:.0f} s")
-    if summary["rules"]:
-        typer.echo(f"how it does on test: {shlex.join(['newcomer', 'evaluate', summary['model']])}")
+    typer.echo(f"how it does on test: {shlex.join(['newcomer', 'evaluate', summary['model']])}")
 
 
 def _percent(figures: Mapping[str, float]) -> tuple[str, ...]:
