@@ -70,6 +70,7 @@ def test_heads_are_asked_for_along_the_relation(made):
     model = load(made / "model")
     model.add(FACTS)
     assert [line["answer"] for line in lines(done.stdout)] == [a.entity for a in model.heads("knows", "zoe")]
+    assert {line["asked"] for line in lines(done.stdout)} == {"head"}
 
 
 def test_tables_name_question_answer_and_reason(made):
@@ -89,6 +90,11 @@ def test_facts_come_from_a_pipe_as_well(made, monkeypatch):
     assert piped.returncode == 0 and piped.stdout == call(*words, "--facts", "new.tsv", cwd=made).stdout
     facts = [line["fact"] for line in lines(piped.stdout)]
     assert len(facts) == 4 and all("zoe" in (fact[0], fact[2]) for fact in facts)
+
+
+def test_a_bad_line_from_a_pipe_is_named_as_such(made, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"zoe\tknows\n")))
+    assert "standard input, line 1: 2 columns" in sentence(call("suggest", "model", "--facts", "-", cwd=made))
 
 
 def test_reasons_are_told_in_words(made):

@@ -426,3 +426,9 @@ def test_a_graph_that_cannot_be_trained_on_is_refused(tmp_path):
 def nothing_left_behind() -> Iterator[None]:
     yield
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_small_graph_is_trained_on_one_thread_unless_more_are_asked_for():
+    assert fitting.torch_threads(DATASET, settings(), None) == 1
+    assert fitting.torch_threads(DATASET, settings(), 2) == 2
+    assert fitting.torch_threads(DATASET, settings("model.dim=100000"), None) is None

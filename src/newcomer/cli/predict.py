@@ -32,6 +32,8 @@ UnknownOption = Annotated[
 ]
 LinesOption = Annotated[bool, typer.Option("--json", help="Print a line of JSON an answer.")]
 
+REASONS = 5  # groundings that are told of an answer
+
 
 @takes_read_options
 def predict(
@@ -49,7 +51,7 @@ def predict(
     """The likely answers to (entity, relation, ?), each with its best reason."""
     model, asked = _ready(run, facts, entity, on_unknown_relation, reading)
     for name in asked:
-        answers = model.heads(relation, name, top) if heads else model.tails(name, relation, top)
+        answers = _answers(model, name, relation, heads, top)
         question = f"{relation}(?, {name})" if heads else f"{relation}({name}, ?)"
         if as_json:
             for rank, answer in enumerate(answers, start=1):
@@ -99,7 +101,7 @@ def explain(
     """The best answers in words: rules with their premises, the facts that weighed most, and the one that decides."""
     model, asked = _ready(run, facts, entity, on_unknown_relation, reading)
     for name in asked:
-        answers = model.heads(relation, name, top) if heads else model.tails(name, relation, top)
+        answers = _answers(model, name, relation, heads, top)
         for answer in answers:
             ends = (answer.entity, name) if heads else (name, answer.entity)
             typer.echo(f"{relation}({ends[0]}, {ends[1]}), truth {answer.truth:.2f}")
@@ -107,9 +109,15 @@ def explain(
                 typer.echo(f"  {sentence}")
 
 
+def _answers(model: "Predictor", entity: str, relation: str, heads: bool, top: int) -> "list[Answer]":
+    return model.heads(relation, entity, top) if heads else model.tails(entity, relation, top)
+
+
 def _sentences(because: "Because", top: int) -> Iterator[str]:
-    for grounding in because.groundings:
+    for grounding in because.groundings[:REASONS]:
         yield f"because {grounding}"
+    if len(because) > REASONS:
+        yield f"and by {len(because) - REASONS:,} weaker groundings"
     if not because.groundings:
         yield "no rule infers it"
     weighed = [f"{_written(one.fact)} ({one.share:.0%})" for one in because.weighed[:3]]
@@ -214,13 +222,17 @@ def _ready(
 
 def _facts(source: str, reading: "ReadOptions") -> list[tuple[str, str, str]]:
     from newcomer.data import read_graph
+    from newcomer.errors import InputError
 
     if source != "-":
         return _named(read_graph(Path(source), reading))
     with tempfile.TemporaryDirectory() as folder:
         piped = Path(folder) / "standard-input.tsv"
         piped.write_bytes(sys.stdin.buffer.read())
-        return _named(read_graph(piped, reading))
+        try:
+            return _named(read_graph(piped, reading))
+        except InputError as error:
+            raise InputError("standard input", error.problem, error.line, error.hint) from None
 
 
 def _named(graph: Any) -> list[tuple[str, str, str]]:

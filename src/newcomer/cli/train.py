@@ -302,6 +302,8 @@ def _print_summary(summary: Mapping[str, Any]) -> None:
             rows.append(("rules alone", *_percent(validation["rules"])))
         asked = f"{validation['queries']:,} questions about {validation['newcomers']:,} newcomers held out of the graph"
         console().print(table(f"validation: {asked}", ("", *MEASURES.values(), "mean rank"), rows))
+        weighed = "; network and rules were weighed on these questions" if "network" in validation else ""
+        typer.echo(f"MRR and Hits in percent; known filter, all candidates, ties at the mean rank{weighed}")
     known = f"{summary['rules']:,} rules, {summary['virtual_triples']:,} virtual triples"
     typer.echo(f"trained on {summary['trained_on']} for {summary['epochs']:,} epochs ({known})")
     typer.echo(f"the model is in {summary['model']}, after {summary['seconds']:.0f} s")

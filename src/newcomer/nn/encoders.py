@@ -134,6 +134,10 @@ class NeighborEncoder(Encoder):
         super().__init__(num_seen, num_relations, dim, dropout, generator)
         self.normals = nn.Parameter(glorot(2 * num_relations, dim, generator))
         self.max_neighbors = max_neighbors
+        self._add_parts(dim, generator)
+
+    def _add_parts(self, dim: int, generator: torch.Generator) -> None:
+        """What an encoder learns beyond the transformed neighbours; nothing, unless it says so."""
 
     def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
         return States((self.inputs(nodes),), edges, nodes)
@@ -182,16 +186,7 @@ class MeanEncoder(NeighborEncoder):
 class LSTMEncoder(NeighborEncoder):
     """LSTM: the last output of an LSTM over the neighbours, in a random order that the seed and each edge give."""
 
-    def __init__(
-        self,
-        num_seen: int,
-        num_relations: int,
-        dim: int,
-        dropout: float,
-        generator: torch.Generator,
-        max_neighbors: int = 64,
-    ) -> None:
-        super().__init__(num_seen, num_relations, dim, dropout, generator, max_neighbors)
+    def _add_parts(self, dim: int, generator: torch.Generator) -> None:
         self.cell = nn.LSTM(dim, dim, batch_first=True)
         with torch.no_grad():
             for parameter in self.cell.parameters():
@@ -233,22 +228,13 @@ class LANEncoder(NeighborEncoder):
     over the entity's edges are what is used; they are zero where none of its relations has to do with the query.
     """
 
-    def __init__(
-        self,
-        num_seen: int,
-        num_relations: int,
-        dim: int,
-        dropout: float,
-        generator: torch.Generator,
-        max_neighbors: int = 64,
-    ) -> None:
-        super().__init__(num_seen, num_relations, dim, dropout, generator, max_neighbors)
+    def _add_parts(self, dim: int, generator: torch.Generator) -> None:
         self.query_aware = True
-        self.queries = nn.Parameter(glorot(2 * num_relations, dim, generator))
+        self.queries = nn.Parameter(glorot(2 * self.num_relations, dim, generator))
         self.attention_map = nn.Parameter(glorot(2 * dim, dim, generator))
         self.attention = nn.Parameter(glorot(1, dim, generator)[0])
         self.implied: Tensor
-        self.register_buffer("implied", torch.zeros(2 * num_relations, 2 * num_relations))
+        self.register_buffer("implied", torch.zeros(2 * self.num_relations, 2 * self.num_relations))
 
     def learn_implications(self, edges: Edges) -> None:
         """Count how often relations go together, over edges of some weight; called once with the observed graph."""
