@@ -24,6 +24,7 @@ from newcomer.rules.neighbors import Grounder, NeighborLimits, VirtualNeighbors,
 from newcomer.rules.paths import PathLimits
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
+from newcomer.training.preparation import limits_of
 
 ROOM = 64  # rows that are kept free at first
 
@@ -109,14 +110,7 @@ class Walks:
         """The rules and limits of a bundle."""
         rules, wanted, rows = bundle.rules, bundle.config.rules, Rows(bundle.observed, num_seen)
         infers = bundle.config.model.labels != "none" and bool(len(rules) or wanted.paths)
-        limits = NeighborLimits(
-            wanted.min_confidence,
-            wanted.measure,
-            wanted.neighbor_min_support,
-            wanted.min_head_size,
-            wanted.max_per_entity,
-        )
-        neighbors = _grounder(rules, rows, limits) if infers else None
+        neighbors = _grounder(rules, rows, limits_of(wanted)) if infers else None
         every = _grounder(rules, rows, NeighborLimits(0.0, "smoothed", 1)) if blended and _counted(rules) else None
         constants = np.concatenate([rules.head_constants, rules.body_constants])
         return cls(

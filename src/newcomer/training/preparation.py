@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.config import Config
+from newcomer.config import Config, RulesConfig
 from newcomer.errors import DatasetError
 from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, TripleArray, Vocabulary
 from newcomer.rules.limits import thread_count
@@ -108,15 +108,19 @@ def ground(
     wanted = config.rules
     if config.model.labels == "none" or not (len(rules) or wanted.paths):
         return None
-    limits = NeighborLimits(
+    paths = PathLimits(walks=wanted.walks) if wanted.paths else None
+    return virtual_neighbors(rules, facts, entities, limits_of(wanted), paths, config.seed, thread_count(threads))
+
+
+def limits_of(wanted: RulesConfig) -> NeighborLimits:
+    """Which rules may add virtual neighbours."""
+    return NeighborLimits(
         wanted.min_confidence,
         wanted.measure,
         wanted.neighbor_min_support,
         wanted.min_head_size,
         wanted.max_per_entity,
     )
-    paths = PathLimits(walks=wanted.walks) if wanted.paths else None
-    return virtual_neighbors(rules, facts, entities, limits, paths, config.seed, thread_count(threads))
 
 
 def renamed_rules(rules: RuleSet, source: InductiveDataset, target: InductiveDataset) -> RuleSet:
