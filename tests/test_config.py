@@ -68,6 +68,8 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.residual": st.booleans(),
     "model.evidence": st.booleans(),
     "model.constrained": st.booleans(),
+    "model.own_answers": st.booleans(),
+    "training.edge_dropout": st.floats(0, 0.99),
     "model.normalise": st.booleans(),
     "model.dropout": share(exclude_max=True),
     "model.labels": st.sampled_from(["soft", "hard", "none"]),
@@ -302,7 +304,7 @@ def test_presets_hold_the_papers_numbers():
         assert (config.model.dim, config.model.dropout) == (dim, dropout)
         assert (config.model.encoder, config.model.decoder, config.model.layers) == ("vn", "distmult", 3)
         assert (config.training.lr, config.training.l2, config.model.soft_label_c) == (0.002, 0.001, 0.01)
-        assert (config.training.batches, config.training.negatives, config.training.epochs) == (100, 64, 100)
+        assert (config.training.batches, config.training.negatives) == (100, 64)
         assert (config.rules.min_confidence, config.rules.measure, config.rules.min_head_size) == (0.8, "pca", 100)
 
 

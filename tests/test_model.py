@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from newcomer.nn.decoders import DECODERS, make_decoder
-from newcomer.nn.encoders import ENCODERS, LANEncoder, make_encoder
+from newcomer.nn.encoders import ENCODERS, LANEncoder, States, make_encoder
 from newcomer.nn.layers import Edges
 from newcomer.nn.model import Model, Negatives
 from nn_oracle import random_edges
@@ -20,12 +20,12 @@ NEGATIVES = Negatives(
 )
 
 
-def model_of(encoder: str, decoder: str = "complex") -> tuple[Model, Edges]:
+def model_of(encoder: str, decoder: str = "complex", own_answers: bool = False) -> tuple[Model, Edges]:
     generator, edges = torch.Generator().manual_seed(0), random_edges(0)
     encoding = make_encoder(encoder, SEEN, RELATIONS, DIM, 0.0, generator).double()
     if isinstance(encoding, LANEncoder):
         encoding.learn_implications(edges)
-    return Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator)).double(), edges
+    return Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator), own_answers).double(), edges
 
 
 def by_hand(model: Model, edges: Edges, head: int, relation: int, tail: int) -> Tensor:
@@ -96,3 +96,59 @@ def test_the_inverse_of_the_inverse_is_the_relation():
     relations = torch.arange(2 * RELATIONS)
     assert model.inverse(relations).tolist() == [3, 4, 5, 0, 1, 2]
     assert torch.equal(model.inverse(model.inverse(relations)), relations)
+
+
+NEW = 2  # newcomers beside the seen ones
+
+
+def with_newcomers(model: Model, edges: Edges) -> States:
+    drawn = random_edges(5, num_rows=NEW + 2, width=SEEN + NEW)
+    rows, entries = drawn.rows.pick(torch.arange(2, 2 + NEW))
+    arrived = Edges(rows, drawn.relations[entries], torch.ones(len(entries), dtype=torch.float64))
+    return model.encoder.extend(model.encoder.states(edges), arrived)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_own_answers_are_trained_vectors_and_newcomers_are_encoded(encoder, decoder):
+    model, edges = model_of(encoder, decoder, own_answers=True)
+    states = with_newcomers(model, edges)
+    everyone = torch.arange(SEEN + NEW)
+    for relation in range(2 * RELATIONS):
+        asked = torch.full_like(everyone, relation)
+        answers = model.answers(states, everyone, asked)
+        assert torch.equal(answers[:SEEN], model.encoder.vectors)
+        encoded = model.encoder.embed(states, everyone[SEEN:], model.inverse(asked[SEEN:]))
+        torch.testing.assert_close(answers[SEEN:], encoded)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_of_a_pair_the_newcomer_is_asked_about(encoder, decoder):
+    model, edges = model_of(encoder, decoder, own_answers=True)
+    states, new = with_newcomers(model, edges), SEEN
+    triples = torch.tensor([[2, 1, new], [new, 4, 2], [new, 0, new + 1], [3, 0, 2]])
+    scores = model.scores(states, triples)
+    torch.testing.assert_close(scores[0], scores[1])
+    for place, (head, relation, tail) in enumerate(triples[1:].tolist(), start=1):
+        of_head = model.encoder.embed(states, torch.tensor([head]), torch.tensor([relation]))
+        of_tail = model.answers(states, torch.tensor([tail]), torch.tensor([relation]))
+        torch.testing.assert_close(scores[place], model.decoder.triples(of_head, torch.tensor([relation]), of_tail)[0])
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_contrast_with_all_scores_everyone_seen_as_a_tail(encoder, decoder):
+    model, edges = model_of(encoder, decoder, own_answers=True)
+    states = with_newcomers(model, edges)
+    triples = torch.cat([TRIPLES, torch.tensor([[SEEN + 1, 4, 2]])])
+    among = model.contrast_with_all(states, triples[:, :2], model.encoder.vectors, triples[:, 2])
+    both = [among, model.own_contrast(triples[:-1], None)]
+    for (_, negative), asked in zip(both, (triples, triples[:-1]), strict=True):
+        assert negative.shape == (len(asked), SEEN)
+        assert torch.equal(torch.isinf(negative).nonzero()[:, 1], asked[:, 2])
+    for place, (head, relation, tail) in enumerate(triples.tolist()):
+        for other in range(SEEN):
+            expected = model.scores(states, torch.tensor([[head, relation, other]]))[0]
+            found = both[0][0][place] if other == tail else both[0][1][place, other]
+            torch.testing.assert_close(found, expected)

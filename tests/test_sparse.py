@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from newcomer.nn.sparse import Rows, row_softmax, row_sums, weighted_sum
+from newcomer.nn.sparse import (
+    BLOCK,
+    Rows,
+    row_softmax,
+    row_sums,
+    sampled_by_blocks,
+    summed_by_blocks,
+    weighted_sum,
+)
 from nn_oracle import one_thread, random_edges, rows_of
 
 SEEDS = range(4)
@@ -72,6 +80,34 @@ def test_row_softmax_equals_a_loop(seed):
         raised = weights * torch.exp(part)
         expected.append(raised / raised.sum() if raised.sum() > 0 else torch.zeros_like(raised))
     torch.testing.assert_close(row_softmax(edges.rows, logits, edges.weights), torch.cat(expected))
+
+
+def long_rows(seed: int, width: int = 9) -> Rows:
+    """Rows that end just before, at and after the end of a block, with empty ones around them."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [0, 1, BLOCK - 1, BLOCK, 0, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 7, 0]
+    return rows_of([torch.randint(width, (size,), generator=generator).tolist() for size in sizes], width)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_blocks_cut_every_row_into_runs_of_a_few_entries(seed):
+    rows = long_rows(seed)
+    starts, blocks = rows.blocks
+    assert (starts[1:] - starts[:-1]).tolist() == [
+        min(BLOCK, size - begin) for size in rows.sizes.tolist() for begin in range(0, size, BLOCK)
+    ]
+    assert blocks.row_ids().tolist() == rows.row_ids()[starts[:-1]].tolist()
+    assert blocks.sizes.tolist() == [-(-size // BLOCK) for size in rows.sizes.tolist()]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_by_blocks_as_on_a_gpu_the_products_are_the_same(seed):
+    rows = long_rows(seed)
+    values, vectors = dense(len(rows.columns), 1, seed)[:, 0], dense(9, 5, seed)
+    torch.testing.assert_close(summed_by_blocks(rows, values, vectors), weighted_sum(rows, values, vectors))
+    left = dense(rows.num_rows, 5, seed + 1)
+    expected = (left[rows.row_ids()] * vectors[rows.columns]).sum(dim=1)
+    torch.testing.assert_close(sampled_by_blocks(rows, left, vectors), expected)
 
 
 def test_without_entries_every_sum_is_zero():

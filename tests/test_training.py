@@ -25,6 +25,7 @@ from nn_oracle import one_thread
 from rule_oracle import graph_of, random_rows, random_rules
 
 CPU = torch.device("cpu")
+GENERATOR = torch.Generator().manual_seed(0)
 ANY = NeighborLimits(min_confidence=0.0, min_support=1)
 CORRUPTIONS = 8
 CHANCE = {"binary": (CORRUPTIONS + 2) * math.log(2), "softmax": math.log(CORRUPTIONS + 2)}
@@ -262,6 +263,26 @@ def test_an_edge_that_is_its_own_only_evidence_stays_at_chance(encoder, decoder,
 
 
 @every_encoder
+def test_the_same_among_everyone(encoder):
+    graph = pairs_at_random(30, hub=False)
+    settings = {"newcomer_share": 1.0, "dropout": 0.0, "labels": "none", "own_answers": True, "loss": "softmax"}
+    trainer = trained(config_of(encoder, **settings), graph, epochs=3)
+    # A toss-up is one between the true one and everyone.
+    assert trainer.epoch(3).fact_loss == pytest.approx(math.log(graph.num_entities + 1), abs=1e-5)
+
+
+def test_hidden_edges_are_another_share_in_every_batch():
+    trainer = trained(config_of(edge_dropout=0.4, labels="hard"), epochs=0)
+    facts = torch.tensor([3, 7])
+    seen = [trainer._without(facts, facts[:0], GENERATOR) > 0 for _ in range(200)]
+    assert not torch.stack(seen)[:, facts].any()
+    always = trained(config_of(labels="hard"), epochs=0)._without(facts, facts[:0], GENERATOR) > 0
+    share = torch.stack(seen).float().mean(dim=0)
+    assert not share[~always].any()
+    assert float((share[always] - 0.6).abs().max()) < 0.15  # a standard deviation is 0.035
+
+
+@every_encoder
 @pytest.mark.parametrize("decoder", ["distmult", "transe"])
 def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
     """All are tied to one hub, so training goes on; heads without their pair are alike and rank all tails alike."""
@@ -272,7 +293,7 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
         triples = graph.facts[batch]
         tails = triples[:, 2]
         with torch.no_grad():
-            states = trainer.model.encoder.states(graph.edges(trainer._without(batch, batch[:0])))
+            states = trainer.model.encoder.states(graph.edges(trainer._without(batch, batch[:0], GENERATOR)))
             states, asked = trainer._practise(states, triples, torch.Generator().manual_seed(0))
             assert (asked[:, 0] >= graph.num_entities).all()
             rivals = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))

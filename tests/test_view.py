@@ -76,11 +76,13 @@ def test_where_all_neighbours_are_drawn_vectors_are_those_over_the_whole_graph(e
 
 
 @every_encoder
-def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder, monkeypatch):
+@pytest.mark.parametrize("own_answers", [False, True])
+def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder, own_answers, monkeypatch):
     losses, draw = [], Negatives.draw
     monkeypatch.setattr(Negatives, "draw", lambda *given: draw(*given[:4], shared=True))
     for fanout in (None, EVERYONE, 2):
-        config = config_of(encoder, dropout=0.0, newcomer_share=1.0, fanout=fanout, own_weight=0.5)
+        settings = {"newcomer_share": 1.0, "fanout": fanout, "own_weight": 0.5, "own_answers": own_answers}
+        config = config_of(encoder, dropout=0.0, **settings)
         trainer = Trainer(config, GRAPH, CPU)
         batch = torch.arange(0, len(GRAPH.facts), 5), torch.arange(0, len(GRAPH.virtual), 4)
         losses.append(trainer._step(*batch, torch.Generator().manual_seed(0)))

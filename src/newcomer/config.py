@@ -117,6 +117,9 @@ class ModelConfig(_Settings):
     evidence: bool = _setting(
         False, "Whether all rules have a say in the answer beside the network, weighed on validation newcomers."
     )
+    own_answers: bool = _setting(
+        False, "Whether an answer is compared by its trained vector, with everyone while training, not encoded."
+    )
     max_neighbors: int = _setting(64, "Neighbours of an entity that are looked at (encoders mean, lstm, lan).", low=1)
     gamma: float = _setting(12.0, "Score of a triple without any distance (decoder transe).", above=0)
 
@@ -138,6 +141,7 @@ class TrainingConfig(_Settings):
     loss: str = _setting(
         "binary", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES
     )
+    edge_dropout: float = _setting(0.0, "Share of the edges that a mini-batch does not see.", low=0, below=1)
     own_weight: float = _setting(
         0.0, "Weight in the loss of the facts as the entities' trained vectors alone score them.", low=0
     )

@@ -23,6 +23,7 @@ class States(NamedTuple):
     layers: tuple[Tensor, ...]  # each (entities, d); the first is the input
     edges: Edges
     nodes: Tensor | None = None  # who the seen among them are, where they are not 0, 1, 2, ...
+    newcomers: int = 0  # how many of them, the last ones, have no input vector
 
     def names(self, places: Tensor) -> Tensor:
         """What tells seen entities apart, whoever else is embedded: their ids."""
@@ -105,7 +106,7 @@ class VNEncoder(Encoder):
             vectors = layer(edges, together[-1], arrived[-1])
             arrived.append(functional.dropout(vectors, self.dropout, self.training))
             together.append(torch.cat([seen.layers[len(together)], arrived[-1]]))
-        return States(tuple(together), join_edges(seen.edges, edges))
+        return States(tuple(together), join_edges(seen.edges, edges), newcomers=edges.rows.num_rows)
 
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         last = states.layers[-1]
@@ -146,7 +147,8 @@ class NeighborEncoder(Encoder):
         has_vector = edges.rows.columns < seen.edges.rows.num_rows
         edges = edges._replace(weights=edges.weights * has_vector)
         nothing = self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1])
-        return States((torch.cat([seen.layers[0], nothing]),), join_edges(seen.edges, edges), seen.nodes)
+        layers = (torch.cat([seen.layers[0], nothing]),)
+        return States(layers, join_edges(seen.edges, edges), seen.nodes, edges.rows.num_rows)
 
     def neighbors(self, states: States, entities: Tensor) -> tuple[Rows, Tensor, Tensor]:
         """For each entity its edges that may be seen, thinned: rows, their relations and their weights."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from newcomer.errors import OptionError, shown, unknown_name
+from newcomer.nn.sparse import Rows, row_sums
 
 MODES = ("soft", "hard", "none")
 
@@ -43,14 +44,13 @@ def implication(premise: Tensor, conclusion: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def grounding_support(grounding_row: Tensor, confidence: Tensor, premise_truth: Tensor, count: int) -> Tensor:
-    """(count,): for each virtual triple the sum over its groundings f of lambda_f * p_f.
+def grounding_support(groundings: Rows, confidence: Tensor, premise_truth: Tensor) -> Tensor:
+    """(rows,): for each virtual triple (a row) the sum over its groundings f (the row's entries) of lambda_f * p_f.
 
-    Each of g groundings has its triple's row (g,), rows ascending; the confidence of its rule (g,); and its premises'
-    truths (g, p), 1.0 where it has fewer than p premises.
+    Each of g groundings has the confidence of its rule (g,) and its premises' truths (g, p), 1.0 where it has fewer
+    than p premises.
     """
-    backing = (confidence * premise_truth.prod(dim=-1)).to(premise_truth.dtype)
-    return _sums_by_row(backing, grounding_row, count)
+    return row_sums(groundings, (confidence * premise_truth.prod(dim=-1)).to(premise_truth.dtype))
 
 
 @torch.no_grad()
@@ -71,15 +71,3 @@ def soft_labels(truth: Tensor, support: Tensor, c: float = 0.01, mode: str = "so
     if mode == "hard":
         return torch.ones_like(truth)
     return (truth + c * support).clamp(0.0, 1.0)
-
-
-def _sums_by_row(values: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Sums (count,) of the values (g,) of each row, rows ascending.
-
-    Each row's values are added up by themselves: unlike index_add on a GPU, the sums come out equal in every run, and
-    unlike differences of a running sum, they do not depend on the other rows of the batch.
-    """
-    if len(rows) and bool((rows[1:] < rows[:-1]).any() | (rows[0] < 0) | (rows[-1] >= count)):
-        raise ValueError(f"the rows of groundings must ascend and lie from 0 to {count - 1}")
-    bounds = torch.arange(count + 1, device=rows.device, dtype=rows.dtype)
-    return torch.segment_reduce(values, "sum", offsets=torch.searchsorted(rows, bounds))

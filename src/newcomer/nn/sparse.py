@@ -2,6 +2,10 @@
 
 ``weighted_sum`` is ``out_i = sum over entries (i, j) of value_ij * dense_j``: one sparse-dense product forwards,
 another one with the transpose backwards for ``dense``, and a sampled dense-dense product for the values.
+
+On a GPU the library's sparse product adds in another order every run, and its sampled product is slow. There rows are
+cut into blocks of a few entries, summed up block by block and then row by row: the same bits in every run, and an
+entity with thousands of neighbours does not keep everyone waiting.
 """
 
 import warnings
@@ -11,6 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+BLOCK = 64  # entries that one thread of a GPU adds up by itself
 
 # Torch says once a process that its compressed layouts are young; nothing here depends on what may change. It is made
 # to say so here, where nobody listens, rather than silenced by a filter that would stay behind for all other code.
@@ -41,8 +48,7 @@ class Rows:
 
     @cached_property
     def _row_ids(self) -> Tensor:
-        rows = torch.arange(self.num_rows, device=self.offsets.device)
-        return torch.repeat_interleave(rows, self.sizes, output_size=len(self.columns))
+        return _row_ids(self.sizes, len(self.columns))
 
     def row_ids(self) -> Tensor:
         """The row of each entry, (entries,)."""
@@ -51,25 +57,47 @@ class Rows:
     @cached_property
     def transposed(self) -> tuple["Rows", Tensor]:
         """The rows of the transpose, and which entry stands at each of its places."""
-        order = torch.argsort(self.columns, stable=True)
-        offsets = torch.zeros(self.width + 1, dtype=torch.int64, device=order.device)
-        torch.cumsum(torch.bincount(self.columns, minlength=self.width), 0, out=offsets[1:])
+        ascending, order = torch.sort(self.columns, stable=True)
+        offsets = torch.searchsorted(ascending, torch.arange(self.width + 1, device=order.device))
         return Rows(offsets, self.row_ids()[order], self.num_rows), order
+
+    @cached_property
+    def blocks(self) -> tuple[Tensor, "Rows"]:
+        """Rows cut into blocks of at most `BLOCK` entries: where each begins (and the last ends), and each row's."""
+        counts = (self.sizes + BLOCK - 1) // BLOCK
+        offsets = _offsets(counts)
+        row = _row_ids(counts, int(offsets[-1]))
+        place = torch.arange(len(row), device=row.device)
+        starts = self.offsets[row] + (place - offsets[row]) * BLOCK
+        blocks = Rows(offsets, place, len(row))
+        blocks.__dict__["_row_ids"] = row
+        return torch.cat([starts, self.offsets[-1:]]), blocks
 
     def pick(self, rows: Tensor) -> tuple["Rows", Tensor]:
         """These rows (any of them several times), and where each of their entries stands in this one."""
         sizes = self.sizes[rows]
-        offsets = torch.zeros(len(rows) + 1, dtype=torch.int64, device=rows.device)
-        torch.cumsum(sizes, 0, out=offsets[1:])
-        shift = torch.repeat_interleave(self.offsets[rows] - offsets[:-1], sizes)
-        entries = shift + torch.arange(len(shift), device=rows.device)
-        return Rows(offsets, self.columns[entries], self.width), entries
+        offsets = _offsets(sizes)
+        row = _row_ids(sizes, int(offsets[-1]))
+        entries = (self.offsets[rows] - offsets[:-1])[row] + torch.arange(len(row), device=rows.device)
+        picked = Rows(offsets, self.columns[entries], self.width)
+        picked.__dict__["_row_ids"] = row  # as the cached property would find them
+        return picked, entries
 
     def where(self, mask: Tensor) -> "Rows":
         """All rows, with the entries under a mask (entries,) only."""
-        before = torch.zeros(len(mask) + 1, dtype=torch.int64, device=mask.device)
-        torch.cumsum(mask, 0, out=before[1:])
-        return Rows(before[self.offsets], self.columns[mask], self.width)
+        return Rows(_offsets(mask)[self.offsets], self.columns[mask], self.width)
+
+
+def _offsets(sizes: Tensor) -> Tensor:
+    """Where parts of these sizes begin, and where the last ends."""
+    offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=sizes.device)
+    torch.cumsum(sizes, 0, out=offsets[1:])
+    return offsets
+
+
+def _row_ids(sizes: Tensor, total: int) -> Tensor:
+    """The number of each part as often as its size says; told the total, a GPU need not be waited for."""
+    return torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes, output_size=total)
 
 
 def _csr(rows: Rows, values: Tensor) -> Tensor:
@@ -80,6 +108,8 @@ def _csr(rows: Rows, values: Tensor) -> Tensor:
 
 def _sampled_products(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
     """(entries,): for entry (i, j) the product of the vectors ``left_i`` and ``right_j``."""
+    if left.is_cuda:
+        return sampled_by_blocks(rows, left, right)
     if len(rows.columns) > rows.num_rows * rows.width:
         # Torch refuses a pattern of more entries than places. Only small, dense graphs of many relations have one.
         return (left[rows.row_ids()] * right[rows.columns]).sum(dim=1)
@@ -88,14 +118,43 @@ def _sampled_products(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
     return products
 
 
+def _product(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
+    return summed_by_blocks(rows, values, dense) if dense.is_cuda else _csr(rows, values) @ dense
+
+
+def summed_by_blocks(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
+    """The sparse product by blocks: each a weighted bag of vectors, then the sum of a row's blocks."""
+    starts, blocks = rows.blocks
+    bags = _bags(rows.columns, dense, starts, values)
+    return torch.segment_reduce(bags, "sum", offsets=blocks.offsets, initial=0.0)
+
+
+def sampled_by_blocks(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
+    """The sampled product: what the weights of such bags have as their gradient, without a vector for each entry."""
+    starts, blocks = rows.blocks
+    with torch.enable_grad():
+        weights = left.new_zeros(len(rows.columns)).requires_grad_()
+        bags = _bags(rows.columns, right.detach(), starts, weights)
+    products: Tensor = torch.autograd.grad(bags, weights, left[blocks.row_ids()])[0]
+    return products
+
+
+def _bags(columns: Tensor, dense: Tensor, starts: Tensor, weights: Tensor) -> Tensor:
+    return functional.embedding_bag(
+        columns, dense, starts, mode="sum", per_sample_weights=weights, include_last_offset=True
+    )
+
+
 class _WeightedSum(torch.autograd.Function):
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(ctx: Any, rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
         ctx.rows = rows
         ctx.save_for_backward(values, dense)
-        return _csr(rows, values) @ dense
+        return _product(rows, values, dense)
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         values, dense = ctx.saved_tensors
         gradient, rows = gradients[0].contiguous(), ctx.rows
@@ -104,7 +163,7 @@ class _WeightedSum(torch.autograd.Function):
             for_values = _sampled_products(rows, gradient, dense)
         if ctx.needs_input_grad[2]:
             turned, order = rows.transposed
-            for_dense = _csr(turned, values[order]) @ gradient
+            for_dense = _product(turned, values[order], gradient)
         return None, for_values, for_dense
 
 

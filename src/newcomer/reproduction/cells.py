@@ -6,6 +6,7 @@ as long as settings and data are the same. What a training leaves while it runs 
 does not see it.
 """
 
+import os
 import shutil
 import subprocess
 import time
@@ -214,14 +215,18 @@ def _ready_model(folder: Path, cell: Cell, digest: str) -> Bundle | None:
 
 
 def commit() -> Report | None:
-    """The commit of this program's own checkout, and whether its source was changed since; `None` outside of one."""
+    """The commit of this program's own checkout, and whether its source was changed since; `None` outside of one.
+
+    On a machine without Git or checkout the variable NEWCOMER_COMMIT may name the commit that was copied there.
+    """
     place = Path(newcomer.__file__)
     try:
         _git(place.parent, "ls-files", "--error-unmatch", place.name)
         changes = _git(place.parent, "status", "--porcelain", "--untracked-files=no", "--", ".")
         return {"id": _git(place.parent, "rev-parse", "HEAD"), "changed": bool(changes)}
     except (OSError, subprocess.SubprocessError):
-        return None
+        named = os.environ.get("NEWCOMER_COMMIT")
+        return {"id": named, "changed": None} if named else None
 
 
 def _git(folder: Path, *words: str) -> str:

@@ -22,9 +22,8 @@ PREMISES = 3
 
 @dataclass(frozen=True)
 class Groundings:
-    """Why virtual triples are believed: row of the triple, confidence, premises (-1 where there are fewer)."""
+    """Why virtual triples are believed: where each one's begin, confidence, premises (-1 where there are fewer)."""
 
-    rows: Tensor  # (groundings,) ascending
     offsets: Tensor  # (virtual + 1,)
     confidence: Tensor  # (groundings,)
     premises: Tensor  # (groundings, 3, 3)
@@ -59,17 +58,20 @@ class TrainingGraph:
 
     def mentioned(self, virtual: Tensor) -> Tensor:
         """The entities of these virtual triples and of the facts they are inferred from."""
-        groundings, _ = self.groundings_of(virtual)
+        _, groundings = self.groundings_of(virtual)
         premises = self.groundings.premises[groundings].reshape(-1, 3)
         ends = torch.cat([self.virtual[virtual], premises[premises[:, 1] >= 0]])[:, [0, 2]]
         distinct: Tensor = torch.unique(ends)
         return distinct
 
-    def groundings_of(self, virtual: Tensor) -> tuple[Tensor, Tensor]:
-        """The groundings of these virtual triples, and which of the triples each belongs to."""
-        empty = Rows(self.groundings.offsets, torch.arange(len(self.groundings.rows), device=virtual.device), 0)
-        picked, entries = empty.pick(virtual)
-        return entries, picked.row_ids()
+    def groundings_of(self, virtual: Tensor) -> tuple[Rows, Tensor]:
+        """The groundings of these virtual triples: a row a triple, and which each of the rows' entries is."""
+        return self._by_conclusion.pick(virtual)
+
+    @cached_property
+    def _by_conclusion(self) -> Rows:
+        every = torch.arange(len(self.groundings.confidence), device=self.virtual.device)
+        return Rows(self.groundings.offsets, every, len(every))
 
     def resting_on(self, facts: Tensor) -> Tensor:
         """The virtual triples inferred from any of these facts."""
@@ -95,7 +97,6 @@ def build_training_graph(
         relations,
         sources,
         Groundings(
-            _tensor(groundings.rows, device),
             _tensor(groundings.offsets, device),
             torch.tensor(groundings.confidence, dtype=torch.float32, device=device),
             _tensor(groundings.premises, device),

@@ -22,7 +22,7 @@ from newcomer.nn.decoders import make_decoder
 from newcomer.nn.encoders import LANEncoder, States, make_encoder
 from newcomer.nn.layers import Edges
 from newcomer.nn.model import Model, Negatives
-from newcomer.nn.sparse import Rows, row_sums
+from newcomer.nn.sparse import Rows, row_sums, single_rows
 from newcomer.training.graph import TrainingGraph
 from newcomer.training.scorer import virtual_labels
 from newcomer.training.view import View, around, whole
@@ -47,7 +47,8 @@ def build_model(config: ModelConfig, num_seen: int, num_relations: int, seed: in
         max_neighbors=config.max_neighbors,
     )
     options = {"gamma": config.gamma} if config.decoder == "transe" else {}
-    return Model(encoder, make_decoder(config.decoder, num_relations, config.dim, generator, **options))
+    decoder = make_decoder(config.decoder, num_relations, config.dim, generator, **options)
+    return Model(encoder, decoder, config.own_answers)
 
 
 @dataclass
@@ -71,7 +72,9 @@ class Trainer:
             stated = self._weights(torch.zeros(len(graph.virtual), device=device))
             self.model.encoder.learn_implications(graph.edges(stated))
         self.labels = torch.full((len(graph.virtual),), FIRST_LABELS[config.model.labels], device=device)
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=config.training.lr)
+        # One launch for all parameters where launches are what costs.
+        fused = device.type == "cuda"
+        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=config.training.lr, fused=fused)
 
     def _weights(self, labels: Tensor) -> Tensor:
         """A weight a triple: facts are certain."""
@@ -81,7 +84,7 @@ class Trainer:
         """One pass; all randomness follows from the seed and the epoch, so a run can go on from any epoch."""
         self.model.train()
         seed = (self.config.seed * 1_000_003 + number) % 2**63  # all that torch takes
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(self.device).manual_seed(seed)
         torch.manual_seed(seed)  # dropout draws from the global generator of the device
         sums = torch.zeros(3, device=self.device)
         batches = list(self._batches(generator))
@@ -93,20 +96,20 @@ class Trainer:
 
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         count = min(self.config.training.batches, len(self.graph.facts))
-        facts = torch.randperm(len(self.graph.facts), generator=generator).to(self.device)
+        facts = torch.randperm(len(self.graph.facts), generator=generator, device=self.device)
         used = len(self.graph.virtual) if self.config.model.labels != "none" else 0
-        virtual = torch.randperm(used, generator=generator).to(self.device)
+        virtual = torch.randperm(used, generator=generator, device=self.device)
         yield from zip(facts.tensor_split(count), virtual.tensor_split(count), strict=True)
 
     def _step(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """Learn from a mini-batch; gives (3,): the loss, and the parts of facts and of virtual triples."""
         training = self.config.training
         triples, negatives = self._questions(facts, generator)
-        view = self._view(self._without(facts, virtual), triples, negatives, virtual, generator)
+        view = self._view(self._without(facts, virtual, generator), triples, negatives, virtual, generator)
         states = self.model.encoder.states(view.edges, view.nodes)
         virtual_loss = self._virtual_loss(states, view, virtual)
         states, asked = self._practise(states, view.triples(triples), generator)
-        fact_loss = self._fact_loss(states, asked, view.negatives(negatives))
+        fact_loss = self._fact_loss(states, asked, *self._scores(states, view, asked, triples[:, 2], negatives))
         loss = fact_loss + training.virtual_weight * virtual_loss + training.l2 * self._penalty(triples)
         if training.own_weight:
             loss = loss + training.own_weight * self._loss(*self.model.own_contrast(triples, negatives))
@@ -114,54 +117,80 @@ class Trainer:
         return torch.stack([loss.detach(), fact_loss.detach(), virtual_loss.detach()])
 
     def _view(
-        self, weights: Tensor, triples: Tensor, negatives: Negatives, virtual: Tensor, generator: torch.Generator
+        self,
+        weights: Tensor,
+        triples: Tensor,
+        negatives: Negatives | None,
+        virtual: Tensor,
+        generator: torch.Generator,
     ) -> View:
         """The graph that this batch is embedded over."""
         fanout = self.config.training.fanout
         if fanout is None:
             return whole(self.graph, weights)
-        ends = triples[:, [0, 2]].reshape(-1), negatives.entities.reshape(-1), self.graph.mentioned(virtual)
+        ends = [triples[:, [0, 2]].reshape(-1), self.graph.mentioned(virtual)]
+        if negatives is not None:
+            ends.append(negatives.entities.reshape(-1))
         return around(self.graph, weights, torch.cat(ends), fanout, self.model.encoder.hops, generator)
 
     def _practise(self, states: States, triples: Tensor, generator: torch.Generator) -> tuple[States, Tensor]:
         """Embed a share of the heads once more, as if they had just arrived, and ask about these instead."""
-        chosen = (torch.rand(len(triples), generator=generator) < self.config.training.newcomer_share).to(self.device)
+        share = self.config.training.newcomer_share
+        chosen = torch.rand(len(triples), generator=generator, device=self.device) < share
         arriving, places = torch.unique(triples[chosen, 0], return_inverse=True)
         if len(arriving) == 0:
             return states, triples
         known = states.edges.rows.num_rows
         rows, entries = states.edges.rows.pick(arriving)
         rows = Rows(rows.offsets, rows.columns, known + len(arriving))
-        edges = Edges(rows, states.edges.relations[entries], states.edges.weights[entries])
+        relations = states.edges.relations[entries]
+        by_relation = single_rows(relations, 2 * self.graph.num_relations)  # found once for all layers
+        edges = Edges(rows, relations, states.edges.weights[entries], by_relation)
         asked = triples.clone()
         asked[chosen, 0] = known + places
         return self.model.encoder.extend(states, edges), asked
 
-    def _without(self, facts: Tensor, virtual: Tensor) -> Tensor:
+    def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
         weights = self._weights(self.labels)
+        if self.config.training.edge_dropout:
+            kept = torch.rand(len(weights), generator=generator, device=self.device)
+            weights = weights * (kept >= self.config.training.edge_dropout)
         weights[facts] = 0.0
         weights[len(self.graph.facts) + torch.cat([virtual, self.graph.resting_on(facts)])] = 0.0
         return weights
 
-    def _fact_loss(self, states: States, triples: Tensor, negatives: Negatives) -> Tensor:
+    def _scores(
+        self, states: States, view: View, asked: Tensor, tails: Tensor, negatives: Negatives | None
+    ) -> tuple[Tensor, Tensor]:
+        """Scores of the triples asked, and of the corrupted ones: those drawn, or with everyone as ``tails`` are."""
+        if negatives is not None:
+            return self.model.contrast(states, asked, view.negatives(negatives))
+        everyone = states.layers[0][: self.graph.num_entities] if view.nodes is None else self.model.encoder.inputs()
+        return self.model.contrast_with_all(states, asked[:, :2], everyone, tails)
+
+    def _fact_loss(self, states: States, triples: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """Compare the scores of true and corrupted triples with what they are."""
         visible = row_sums(states.edges.rows, states.edges.weights) > 0
-        inferable = visible[triples[:, 0]] & visible[triples[:, 2]]
-        positive, negative = self.model.contrast(states, triples, negatives)
+        inferable = visible[triples[:, 0]]
+        if not self.model.own_answers:
+            inferable = inferable & visible[triples[:, 2]]
         return self._loss(positive.where(inferable, 0.0), negative.where(inferable[:, None], 0.0))
 
     def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
-        return LOSSES[self.config.training.loss](positive, negative)
+        return LOSSES[self.config.training.loss](positive.float(), negative.float())
 
     def _virtual_loss(self, states: States, view: View, virtual: Tensor) -> Tensor:
         """Refresh the labels of these virtual triples and compare the scores with them."""
         if len(virtual) == 0:
             return states.edges.weights.new_zeros(())
         config = self.config.model
-        labels = virtual_labels(self.model, states, self.graph, virtual, config.labels, config.soft_label_c, view)
+        scores = self.model.scores(states, view.triples(self.graph.virtual[virtual])).float()
+        truth = torch.sigmoid(scores.detach())
+        labels = virtual_labels(
+            self.model, states, self.graph, virtual, config.labels, config.soft_label_c, view, truth
+        )
         self.labels[virtual] = labels
-        scores = self.model.scores(states, view.triples(self.graph.virtual[virtual]))
         return functional.binary_cross_entropy_with_logits(scores, labels)
 
     def _descend(self, loss: Tensor) -> None:
@@ -171,12 +200,14 @@ class Trainer:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.grad_clip)
         self.optimiser.step()
 
-    def _questions(self, facts: Tensor, generator: torch.Generator) -> tuple[Tensor, Negatives]:
+    def _questions(self, facts: Tensor, generator: torch.Generator) -> tuple[Tensor, Negatives | None]:
         """The facts, half of them turned round, and entities to replace their tails with: either end is corrupted."""
         triples = self.graph.facts[facts]
-        turn = torch.rand(len(facts), generator=generator).to(self.device) < 0.5
+        turn = torch.rand(len(facts), generator=generator, device=self.device) < 0.5
         turned = torch.stack([triples[:, 2], self.model.inverse(triples[:, 1]), triples[:, 0]], dim=1)
         triples = torch.where(turn[:, None], turned, triples)
+        if self.model.own_answers:
+            return triples, None  # everyone is an answer already
         # Around a batch only its own entities cost: then all relations are asked about the same few.
         shared, count = self.config.training.fanout is not None, self.config.training.negatives
         return triples, Negatives.draw(triples[:, 1], count, self.graph.num_entities, generator, shared)

@@ -53,7 +53,8 @@ class ModelScorer:
             if seen_graph.num_entities < self.num_entities:
                 graphs.append(build_training_graph(dataset.auxiliary, self.num_entities, virtual, self.device))
                 self.states = self._arrive(seen, graphs[-1])
-            self.fixed = None if model.encoder.query_aware else self._candidates(0)
+            same = not model.encoder.query_aware or (model.own_answers and self.states.newcomers == 0)
+            self.fixed = self._candidates(0) if same else None
             self.inferred = self._infer(graphs) if constrained and labels != "none" else None
 
     def _arrive(self, seen: States, arrived: TrainingGraph) -> States:
@@ -93,8 +94,7 @@ class ModelScorer:
 
     def _candidates(self, relation: int) -> Tensor:
         """(entities, d): everyone as an answer to ``relation``."""
-        asked = torch.full_like(self.everyone, (relation + self.model.num_relations) % (2 * self.model.num_relations))
-        return self.model.encoder.embed(self.states, self.everyone, asked)
+        return self.model.answers(self.states, self.everyone, torch.full_like(self.everyone, relation))
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
         """One row of scores a query."""
@@ -173,12 +173,12 @@ def lifted(scores: Tensor, added: Tensor, top: Tensor) -> Tensor:
 def rule_support(model: Model, states: States, graph: TrainingGraph, which: Tensor, view: View | None = None) -> Tensor:
     """(n,): for each of these virtual triples the confidences of its groundings, as true as their premises, summed."""
     with torch.no_grad():
-        chosen, row = graph.groundings_of(which)
+        rows, chosen = graph.groundings_of(which)
         premises = graph.groundings.premises[chosen]
         there = premises[:, :, 1] >= 0
         truths = torch.ones(there.shape, device=which.device)
-        truths[there] = model.truths(states, _placed(premises[there], view))
-        return grounding_support(row, graph.groundings.confidence[chosen], truths, len(which))
+        truths[there] = model.truths(states, _placed(premises[there], view)).float()
+        return grounding_support(rows, graph.groundings.confidence[chosen], truths)
 
 
 def virtual_labels(
@@ -189,13 +189,15 @@ def virtual_labels(
     mode: str,
     c: float,
     view: View | None = None,
+    truth: Tensor | None = None,
 ) -> Tensor:
-    """(n,): labels of these virtual triples with the current embeddings; no gradient."""
+    """(n,): labels of these virtual triples with the current embeddings (``truth``, where known); no gradient."""
     none = torch.zeros(len(which), device=which.device)
     if mode != "soft":
         return soft_labels(none, none, c, mode)
     with torch.no_grad():
-        truth = model.truths(states, _placed(graph.virtual[which], view))
+        if truth is None:
+            truth = model.truths(states, _placed(graph.virtual[which], view))
         return soft_labels(truth, rule_support(model, states, graph, which, view), c, mode)
 
 

@@ -67,7 +67,7 @@ def _draw(
     visible = weights[graph.sources[entries]] > 0
     rows, entries = rows.where(visible), entries[visible]
     row = rows.row_ids()
-    keys = torch.rand(len(entries), generator=generator, dtype=torch.float64).to(entries.device)
+    keys = torch.rand(len(entries), generator=generator, dtype=torch.float64, device=generator.device)
     order = torch.argsort(row + keys)  # by row, at random within
     first = order[torch.arange(len(order), device=row.device) - rows.offsets[row] < fanout].sort().values
     return row[first], entries[first]
