@@ -13,7 +13,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 demo: $(READY)  ## the whole story on the small real graph that ships with the package
-	PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/demo.sh
+	$(BIN)/python scripts/demo.py demo
 
 test: $(READY) check  ## lint, types and the whole test suite
 	$(BIN)/python -m pytest

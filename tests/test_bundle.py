@@ -1,4 +1,8 @@
-"""A trained model as a folder: it comes back as it was, or one sentence says which file is to blame."""
+"""A trained model as a folder: it comes back as it was, or one sentence says which file is to blame.
+
+Covers newcomer.bundle.parts, newcomer.bundle.manifest, newcomer.bundle.tables, newcomer.bundle.virtual,
+newcomer.bundle.writing and newcomer.bundle.reading.
+"""
 
 import hashlib
 import json
@@ -18,12 +22,25 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from conftest import complaint, make_dataset
-from newcomer import __version__, bundle
-from newcomer.bundle import KNOWN, MANIFEST, BundleParts, Thresholds, dataset_hash, read_bundle, write_bundle
+from newcomer import __version__
+from newcomer.bundle import (
+    KNOWN,
+    MANIFEST,
+    REQUIRED,
+    BundleParts,
+    Thresholds,
+    dataset_hash,
+    manifest,
+    read_bundle,
+    tables,
+    write_bundle,
+    writing,
+)
 from newcomer.config import config_hash, load_preset, with_overrides
 from newcomer.errors import DatasetError, InputError, OptionError, OutputError
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules.neighbors import NeighborLimits, virtual_neighbors
+from newcomer.rules.neighbors import LOGIC, PATH, NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.rules.paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
 
 ODD = ["", "x", "_", " two  words ", "a\tb", "line\nfeed", "\r", "\0", '"q"', "\\", "é", "e\u0301", "\u2028", "🜚", "=>"]
@@ -48,8 +65,7 @@ def make_parts(**changes: Any) -> BundleParts:
     rows = np.stack([rng.integers(0, n, 40) for n in (len(ODD), len(RELATIONS), len(ODD))], axis=1)
     observed = Graph.build(entities, relations, TripleArray.of(rows[:30]))
     rules = make_rules()
-    everyone = np.arange(len(ODD), dtype=np.int32)
-    limits = NeighborLimits(min_confidence=0.0, min_support=1)
+    auxiliary = Graph.build(entities, relations, TripleArray.of(rows[30:]))
     parts = BundleParts(
         config=with_overrides(load_preset("paper-wn11"), ["seed=7", "protocol=refreshed", "training.lr=1e-7"]),
         observed=observed,
@@ -64,10 +80,19 @@ def make_parts(**changes: Any) -> BundleParts:
         dataset_hash=HASH,
         metrics={"test": {"mrr": np.float64(0.25), "hits": [0.1, np.nan], "queries": np.int64(7)}, "note": "ü"},
         thresholds=Thresholds(0.5, {"knows": -1.25, "né\tà\n": float("inf")}),
-        auxiliary=Graph.build(entities, relations, TripleArray.of(rows[30:])),
-        neighbors=virtual_neighbors(rules.where(np.array([0, 1])), observed.adjacency, everyone, limits),
+        auxiliary=auxiliary,
+        neighbors=inferred(rules, observed),
+        newcomer_neighbors=inferred(rules, auxiliary),
     )
     return replace(parts, **changes)
+
+
+def inferred(rules: RuleSet, facts: Graph) -> VirtualNeighbors:
+    """By the first rule and by paths, in the rows of all rules."""
+    limits, paths = NeighborLimits(0.0, min_support=1), PathLimits(walks=50, min_pairs=1, min_confidence=0.1)
+    everyone = np.arange(len(ODD), dtype=np.int32)
+    found = virtual_neighbors(rules.where(np.array([0])), facts.adjacency, everyone, limits, paths)
+    return replace(found, rules=rules)
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -82,7 +107,7 @@ def reseal(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda _: Non
         data = (folder / name).read_bytes()
         content["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     change(content)
-    (folder / MANIFEST).write_bytes(bundle._sealed(content))
+    (folder / MANIFEST).write_bytes(manifest.sealed(content))
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +136,16 @@ def same_graph(one: Graph, other: Graph) -> bool:
     return vocabularies and np.array_equal(one.triples.rows, other.triples.rows)
 
 
+def same_neighbors(one: VirtualNeighbors, other: VirtualNeighbors) -> bool:
+    """In every number."""
+    names = ("confidence", "kinds", "offsets", "grounding_source", "grounding_rule", "grounding_strength", "premises")
+    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
+    names = ("types", "entities", "premises", "conclusions", "common", "pairs")
+    pairs += [(getattr(one.path_rules, name), getattr(other.path_rules, name)) for name in names]
+    pairs.append((one.triples.rows, other.triples.rows))
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+
+
 def test_everything_comes_back(whole: Path) -> None:
     parts, back = make_parts(), read_bundle(whole)
     assert set(bytes_of(whole)) == {*KNOWN, MANIFEST}
@@ -123,6 +158,9 @@ def test_everything_comes_back(whole: Path) -> None:
     for name, array in parts.weights.items():
         assert back.weights[name].dtype == array.dtype and back.weights[name].shape == array.shape
         assert np.array_equal(back.weights[name], array)
+    assert parts.neighbors is not None and set(parts.neighbors.grounding_source) == {LOGIC, PATH}
+    for mine, other in ((parts.neighbors, back.neighbors), (parts.newcomer_neighbors, back.newcomer_neighbors)):
+        assert mine is not None and other is not None and same_neighbors(mine, other)
     assert back.thresholds == parts.thresholds
     assert back.metrics == {"test": {"mrr": 0.25, "hits": [0.1, None], "queries": 7}, "note": "ü"}
 
@@ -229,9 +267,9 @@ def test_a_manifest_that_is_none_is_named(model: Path, content: bytes, problem: 
 
 
 def test_a_newer_format_says_what_to_do(model: Path) -> None:
-    reseal(model, lambda content: content.update(format_version=2, shape="new"))
+    reseal(model, lambda content: content.update(format_version=3, shape="new"))
     text = refused(model, MANIFEST)
-    assert text.endswith("reads up to 1; upgrade with: pip install --upgrade newcomer")
+    assert text.endswith("reads up to 2; upgrade with: pip install --upgrade newcomer")
 
 
 @pytest.mark.parametrize("wrong", [None, 3, True, "x", [], {}, {"x": 1}, 1.5], ids=repr)
@@ -243,17 +281,15 @@ def test_wrong_types_in_a_manifest_are_named(model: Path, wrong: Any) -> None:
             continue
         reseal(model, lambda content, key=key: content.update({key: wrong}))
         refused(model, MANIFEST)
-        (model / MANIFEST).write_bytes(bundle._json_bytes(original))
+        (model / MANIFEST).write_bytes(tables.json_bytes(original))
     for inside in ({"bytes": wrong, "sha256": HASH}, {"bytes": 1, "sha256": wrong}, wrong):
         if inside != {"bytes": 3, "sha256": HASH}:
             reseal(model, lambda content, inside=inside: content["files"].update({"rules.tsv": inside}))
             refused(model, MANIFEST)
-            (model / MANIFEST).write_bytes(bundle._json_bytes(original))
+            (model / MANIFEST).write_bytes(tables.json_bytes(original))
 
 
-@pytest.mark.parametrize(
-    "name", ["../secret", "/etc/passwd", "neighbors/../../secret", "weights.pkl", "", "rules.tsv\0"]
-)
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "seen/../../secret", "weights.pkl", "", "rules.tsv\0"])
 def test_no_name_leads_out_of_the_folder(model: Path, name: str) -> None:
     (model.parent / "secret").write_bytes(b"")
     stamp = {"bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()}
@@ -261,13 +297,29 @@ def test_no_name_leads_out_of_the_folder(model: Path, name: str) -> None:
     assert f"lists {name!r}, which is no file of a trained model" in refused(model, MANIFEST)
 
 
-@pytest.mark.parametrize("name", bundle.REQUIRED)
+@pytest.mark.parametrize("name", REQUIRED)
 def test_a_file_that_is_needed_must_be_listed(model: Path, name: str) -> None:
     reseal(model, lambda content: content["files"].pop(name))
     assert f"does not list {name}" in refused(model, MANIFEST)
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "neighbors/more.tsv", "neighbors.pkl"])
+@pytest.mark.parametrize("name", [name for name in KNOWN if "/" in name])
+def test_virtual_neighbours_are_there_whole_or_not_at_all(model: Path, name: str) -> None:
+    reseal(model, lambda content: content["files"].pop(name))
+    assert f"does not list {name}" in refused(model, MANIFEST)
+
+
+def test_a_model_of_the_first_format_has_no_virtual_neighbours(model: Path) -> None:
+    tables_of = [name for name in KNOWN if "/" in name]
+    reseal(model, lambda content: [content["files"].pop(name) for name in tables_of])
+    for folder in ("seen", "newcomers"):
+        shutil.rmtree(model / folder)
+    reseal(model, lambda content: content.update(format_version=1))
+    back = read_bundle(model)
+    assert back.neighbors is None and back.newcomer_neighbors is None and len(back.rules) == 4
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "seen/more.tsv", "newcomers/neighbors.pkl", "seen.pkl"])
 def test_a_file_that_does_not_belong_is_named(model: Path, name: str) -> None:
     (model / name).write_text("hello")
     assert "is no file of this model; move it elsewhere" in refused(model, name)
@@ -290,6 +342,20 @@ class Trap:
 
 def parquet(columns: dict[str, Any]) -> Callable[[Path], None]:
     return lambda path: pq.write_table(pa.table(columns), path)
+
+
+def spoilt(column: str, value: int) -> Callable[[Path], None]:
+    """The same table with another first number in a column."""
+
+    def write(path: Path) -> None:
+        columns = pq.read_table(path).to_pydict()
+        columns[column][0] = value
+        pq.write_table(pa.table({name: ids(*values) for name, values in columns.items() if name != "path"}), path)
+        if "path" in columns:
+            table = pq.read_table(path).add_column(0, "path", pa.array(columns["path"]))
+            pq.write_table(table, path)
+
+    return write
 
 
 def ids(*values: int) -> pa.Array:
@@ -322,6 +388,16 @@ FOREIGN: list[tuple[str, Callable[[Path], Any] | bytes, str]] = [
     ),
     ("auxiliary.parquet", parquet({"head": [0], "relation": [0], "tail": [0]}), "head int64"),
     ("rules.tsv", b"rule\n", "the header is 'rule'"),
+    ("seen/neighbors.parquet", b"", "is not a Parquet file"),
+    ("seen/neighbors.parquet", spoilt("head", 15), "holds the number 15, which is not from 0 to 14"),
+    ("seen/neighbors.parquet", spoilt("relation", -1), "holds the number -1, which is not from 0 to 2"),
+    ("seen/neighbors.parquet", spoilt("groundings", 1_000), "groundings where there are"),
+    ("newcomers/neighbors.parquet", spoilt("groundings", 0), "groundings where there are"),
+    ("seen/groundings.parquet", spoilt("rule", 4_000), "holds the number 4000"),
+    ("newcomers/groundings.parquet", spoilt("tail_3", 15), "holds the number 15, which is not from -1 to 14"),
+    ("seen/groundings.parquet", parquet({"path": [True]}), "has the columns 'path bool'"),
+    ("seen/paths.parquet", spoilt("conclusion_1", 6), "holds the number 6, which is not from -1 to 5"),
+    ("seen/paths.parquet", spoilt("pairs", 0), "holds the number 0, which is not from 1"),
     ("thresholds.json", b"[]", "where a table is expected"),
     ("thresholds.json", b"{}", "does not hold 'overall' and 'relations'"),
     ("thresholds.json", b'{"overall": 1, "relations": []}', "does not hold"),
@@ -352,10 +428,7 @@ def test_foreign_content_under_a_true_manifest_is_named(model: Path, name: str, 
 def test_nothing_is_ever_unpickled(model: Path, tmp_path: Path, name: str) -> None:
     (model / name).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
     reseal(model)
-    if not name.startswith("neighbors/"):  # those are for people: they are never parsed
-        refused(model, name)
-    else:
-        read_bundle(model)
+    refused(model, name)
     assert not (tmp_path / "sprung").exists()
 
 
@@ -380,12 +453,12 @@ def test_what_is_no_folder_is_named(tmp_path: Path, put: Callable[[str, str], Pa
 
 def test_a_model_is_replaced_only_when_asked(model: Path) -> None:
     before = bytes_of(model)
-    other = make_parts(metrics={"mrr": 1.0}, neighbors=None, thresholds=None)
+    other = make_parts(metrics={"mrr": 1.0}, neighbors=None, newcomer_neighbors=None, thresholds=None)
     assert "exists already" in str(complaint(write_bundle, model, other))
     assert bytes_of(model) == before
     write_bundle(model, other, force=True)
     assert read_bundle(model).metrics == {"mrr": 1.0}
-    assert not (model / "neighbors").exists()
+    assert not (model / "seen").exists() and not (model / "newcomers").exists()
     assert [path.name for path in model.parent.iterdir()] == ["model"]
 
 
@@ -401,13 +474,13 @@ def test_force_replaces_models_only(tmp_path: Path, manifest: bytes | None) -> N
 
 
 STEPS = [
-    "_write_table",
+    "write_table",
     "_write_triples",
     "write_rules",
-    "write_neighbors",
-    "_write_weights",
-    "_stamp",
-    "_manifest_bytes",
+    "write_virtual",
+    "write_weights",
+    "stamp_of",
+    "manifest_bytes",
 ]
 
 
@@ -418,7 +491,7 @@ def test_a_write_that_stops_leaves_nothing(model: Path, monkeypatch, step: str, 
         raise stop
 
     before = bytes_of(model)
-    monkeypatch.setattr(bundle, step, stopping)
+    monkeypatch.setattr(writing, step, stopping)
     for place, force in ((model.parent / "new", False), (model, True)):
         with pytest.raises(KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else OutputError):
             write_bundle(place, make_parts(), force=force)
@@ -429,9 +502,9 @@ def test_a_write_that_stops_leaves_nothing(model: Path, monkeypatch, step: str, 
 
 def test_weights_that_cannot_be_written_are_an_output_error(tmp_path: Path, monkeypatch) -> None:
     def failing(*_: Any) -> None:
-        raise bundle.SafetensorError("I/O error: No space left on device")
+        raise tables.SafetensorError("I/O error: No space left on device")
 
-    monkeypatch.setattr(bundle, "save_file", failing)
+    monkeypatch.setattr(tables, "save_file", failing)
     error = complaint(write_bundle, tmp_path / "m", make_parts())
     assert isinstance(error, OutputError) and "No space left on device" in str(error)
     assert list(tmp_path.iterdir()) == []
@@ -444,6 +517,7 @@ OTHER = Graph.build(Vocabulary(["a"]), Vocabulary(RELATIONS), TripleArray.empty(
 @pytest.mark.parametrize(
     ("changes", "kind", "problem"),
     [
+        ({"rules": make_rules()}, DatasetError, "the virtual neighbours speak of other rules"),
         ({"rules": RuleSet.empty(2)}, DatasetError, "the rules speak of 2 relations, but the observed graph has 3"),
         ({"auxiliary": OTHER}, DatasetError, "the auxiliary facts have other vocabularies"),
         ({"observed": TWICE}, DatasetError, "a vocabulary of 2 names holds only 1 distinct"),

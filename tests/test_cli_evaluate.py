@@ -166,7 +166,11 @@ def test_ranks_and_the_report_go_where_one_says(place):
 def test_pictures_are_drawn(place):
     pytest.importorskip("matplotlib")
     assert evaluate(place, "own", "--plot", "pictures", "--rules-row").returncode == 0
-    assert sorted(path.name for path in (place / "pictures").iterdir()) == ["hits-by-facts.png", "ranks.png"]
+    assert sorted(path.name for path in (place / "pictures").iterdir()) == [
+        "hits-by-facts.png",
+        "ranks.png",
+        "reliability.png",
+    ]
 
 
 def test_without_matplotlib_nothing_is_done(place, monkeypatch):

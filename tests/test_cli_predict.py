@@ -1,8 +1,14 @@
 """``newcomer predict``, ``suggest``, ``explain``, ``embed``, ``similar``: as the Python calls say, or one sentence."""
 
+import csv
+import gzip
 import io
 import json
+import os
+import subprocess
 import sys
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +18,9 @@ import pytest
 
 from command_line import call, sentence
 from newcomer.bundle import write_bundle
-from newcomer.predictor import load
+from newcomer.cli import written
+from newcomer.errors import OptionError
+from newcomer.predictor import Predictor, Visitors, load
 from newcomer.training.fit import fit
 from nn_oracle import one_thread
 from training_world import settings, world
@@ -145,6 +153,14 @@ def test_the_most_alike_are_those_of_the_python_call(made):
         (("suggest", "model", "--facts", "missing.tsv"), "missing.tsv"),
         (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "at least 1"),
         (("embed", "model", "--facts", "new.tsv", "--out", "v.csv"), "written as .parquet, .tsv or .npy"),
+        (("predict", "model", "--facts", "new.tsv"), "there is nothing to ask"),
+        (("suggest", "model", "--facts", "new.tsv", "--out", "a.xlsx"), "written as .parquet, .tsv or .jsonl"),
+        (("suggest", "model", "--facts", "new.tsv", "--out", "a.tsv", "--json"), "choose one"),
+        (("suggest", "model", "--facts", "new.tsv", "--format", "nt"), "a file's ending says it"),
+        (("suggest", "model", "--facts", "-", "--format", "xml"), "unknown format 'xml'"),
+        (("predict", "model", "--facts", "-", "--questions", "-"), "cannot both be standard input"),
+        (("predict", "model", "--questions", "new.tsv"), "is no question; write ? in place of"),
+        (("predict", "model", "--questions", "new.tsv", "--relation", "knows"), "leave out --relation"),
     ],
 )
 def test_a_mistake_is_one_sentence(made, words, complaint):
@@ -158,3 +174,210 @@ def test_a_fact_with_an_unknown_relation_is_refused_or_skipped(made, tmp_path):
     assert "likes" in sentence(call(*words))
     skipped = call(*words, "--on-unknown-relation", "skip")
     assert skipped.returncode == 0 and "skipped 1 fact" in skipped.stderr
+
+
+def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+
+
+@pytest.mark.parametrize("file_format", ["tsv", "csv", "parquet", "nt", "ttl"])
+def test_a_pipe_may_have_every_format_that_files_have(made, monkeypatch, tmp_path, file_format):
+    words = ("predict", made / "model", "--relation", "citizen_of", "--json", "--facts")
+    file = tmp_path / f"new.{file_format}"
+    if file_format == "ttl":  # N-Triples are Turtle, too
+        call("data", "convert", made / "new.tsv", tmp_path / "new.nt")
+        (tmp_path / "new.nt").rename(file)
+    else:
+        call("data", "convert", made / "new.tsv", file)
+    pipe(monkeypatch, file.read_bytes())
+    piped = call(*words, "-", "--format", file_format)
+    assert piped.returncode == 0, piped.stderr
+    assert piped.stdout == call(*words, made / "new.tsv").stdout == call(*words, file).stdout
+
+
+def test_what_a_pipe_gives_may_be_compressed(made, monkeypatch):
+    words = ("predict", made / "model", "--relation", "citizen_of", "--json", "--facts")
+    pipe(monkeypatch, gzip.compress((made / "new.tsv").read_bytes()))
+    assert call(*words, "-").stdout == call(*words, made / "new.tsv").stdout
+
+
+@pytest.fixture(scope="module")
+def many(made) -> Path:
+    """The facts of twelve newcomers: two tied to each other, and two apart in the file that are tied over a third."""
+    facts = [(f"new{i:02}", "lives_in", f"city{i % 6}") for i in range(12)]
+    facts += [("new01", "knows", "new02"), ("new03", "knows", "new05"), ("new11", "knows", "new05")]
+    file = made / "many.tsv"
+    file.write_text("".join("\t".join(fact) + "\n" for fact in facts))
+    return file
+
+
+PARTIES = [["new00"], ["new01", "new02"], ["new03", "new05", "new11"], *([f"new{i:02}"] for i in (4, 6, 7, 8, 9, 10))]
+
+
+def facts_of(file: Path) -> list[list[str]]:
+    return [line.split("\t") for line in file.read_text().splitlines()]
+
+
+def test_a_stream_is_answered_party_by_party(made, many):
+    done = call("predict", made / "model", "--facts", many, "--relation", "citizen_of", "--json", "--top", "3")
+    found = lines(done.stdout)
+    assert [line["entity"] for line in found] == [name for party in PARTIES for name in party for _ in range(3)]
+    model = load(made / "model")
+    for party in PARTIES:
+        alone = model.copy()
+        alone.add([fact for fact in facts_of(many) if {fact[0], fact[2]} & set(party)])
+        for name in party:
+            expected = alone.tails(name, "citizen_of", 3)
+            own = [line for line in found if line["entity"] == name]
+            assert [line["answer"] for line in own] == [answer.entity for answer in expected]
+            assert [line["truth"] for line in own] == [answer.truth for answer in expected]
+
+
+def test_together_all_are_candidates_for_each_other(made, many):
+    words = ("predict", made / "model", "--facts", many, "--relation", "knows", "--top", "100", "--json")
+    everyone = lines(call(*words, "--together", "--entity", "new07").stdout)
+    alone = lines(call(*words, "--entity", "new07").stdout)
+    strangers = {name for party in PARTIES for name in party} - {"new07"}
+    assert strangers <= {line["answer"] for line in everyone}
+    assert not strangers & {line["answer"] for line in alone}
+    model = load(made / "model")
+    model.add(facts_of(many))
+    assert [line["answer"] for line in everyone] == [answer.entity for answer in model.tails("new07", "knows", 100)]
+
+
+def test_one_in_the_model_is_asked_about_beside_all_newcomers(made, many):
+    words = ("predict", made / "model", "--facts", many, "--relation", "knows", "--top", "100", "--json")
+    found = {line["answer"] for line in lines(call(*words, "--entity", "p04", "--entity", "new07").stdout)}
+    assert {f"new{i:02}" for i in range(12)} <= found
+
+
+def test_lines_come_out_while_others_are_still_to_be_asked_about_and_nobody_stays(made, many, monkeypatch):
+    printed: list[int] = []
+    there: list[int] = []
+    models: list[weakref.ref[Predictor]] = []
+    plain = Visitors.visits
+
+    def watched(self: Visitors, of: object = None) -> Iterator[object]:
+        for visit in plain(self, of):
+            printed.append(sys.stdout.getvalue().count("\n"))
+            models.append(weakref.ref(visit.model))
+            there.append(sum(model() is not None for model in models))
+            yield visit
+            del visit
+
+    monkeypatch.setattr(Visitors, "visits", watched)
+    done = call("suggest", made / "model", "--facts", many, "--json", "--top", "2")
+    assert done.returncode == 0 and printed == [0, 2, 6, 12, 14, 16, 18, 20, 22]
+    assert max(there) <= 2  # the party that is asked about, and the one that goes
+
+
+@pytest.mark.parametrize("verb", ["predict", "suggest"])
+def test_files_hold_what_is_printed_in_groups_of_rows(made, many, tmp_path, monkeypatch, verb):
+    monkeypatch.setattr(written, "ROWS", 5)
+    words = (verb, made / "model", "--facts", many, *(("--relation", "citizen_of") if verb == "predict" else ()))
+    printed = call(*words, "--top", "3", "--json").stdout
+    for ending in ("parquet", "tsv", "jsonl"):
+        done = call(*words, "--top", "3", "--out", tmp_path / f"a.{ending}")
+        assert done.returncode == 0 and done.stdout == f"written 36 answers to {tmp_path / f'a.{ending}'}\n"
+    assert (tmp_path / "a.jsonl").read_text() == printed
+    table = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 8
+    with (tmp_path / "a.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [{name: str(value) for name, value in row.items()} for row in table] == rows
+    for row, line in zip(table, lines(printed), strict=True):
+        what = row["answer"] if verb == "predict" else [row["head"], row["relation"], row["tail"]]
+        assert what == line["answer" if verb == "predict" else "fact"]
+        assert (row["entity"], row["rank"], row["truth"]) == (line["entity"], line["rank"], line["truth"])
+        assert all(reason["rule"] in row["reason"] for reason in line["because"][:1])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "tsv", "npy"])
+def test_many_vectors_are_written_in_groups(made, many, tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(written, "ROWS", 5)
+    assert call("embed", made / "model", "--facts", many, "--out", tmp_path / f"v.{ending}").returncode == 0
+    if ending == "npy":
+        vectors = np.load(tmp_path / "v.npy")
+        names = (tmp_path / "v.names.txt").read_text().splitlines()
+    elif ending == "parquet":
+        table = pq.read_table(tmp_path / "v.parquet")
+        names, vectors = table["entity"].to_pylist(), np.array(table["vector"].to_pylist(), dtype=np.float32)
+    else:
+        rows = [line.split("\t") for line in (tmp_path / "v.tsv").read_text().splitlines()]
+        names, vectors = [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=np.float32)
+    assert names == [name for party in PARTIES for name in party]
+    model = load(made / "model")
+    model.add(facts_of(many))  # a vector rests on the party alone, whoever else is there
+    np.testing.assert_allclose(vectors, np.stack([model.embed(name) for name in names]), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("tails", ("predict", "--relation", "citizen_of", "--out", "a.parquet")),
+        ("suggest", ("suggest", "--out", "a.tsv")),
+        ("embed", ("embed", "--out", "a.npy")),
+    ],
+)
+def test_a_file_appears_whole_or_not_at_all(made, many, tmp_path, monkeypatch, method, words):
+    plain, asked = getattr(Predictor, method), [0]
+
+    def fails(self: Predictor, *arguments: object) -> object:
+        asked[0] += 1
+        if asked[0] > 3:
+            raise OptionError("enough")
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(written, "ROWS", 1)
+    monkeypatch.setattr(Predictor, method, fails)
+    done = call(words[0], made / "model", "--facts", many, *words[1:], cwd=tmp_path)
+    assert "enough" in sentence(done) and list(tmp_path.iterdir()) == []
+
+
+def test_questions_of_a_file_are_those_of_the_relations(made, many, tmp_path):
+    listed = tmp_path / "asked.tsv"
+    listed.write_text("new01\tcitizen_of\t?\n?\tknows\tnew07\nnew07\tcitizen_of\t?\np04\tcitizen_of\t?\n")
+    words = ("predict", made / "model", "--facts", many, "--json", "--top", "2")
+    found = lines(call(*words, "--questions", listed).stdout)
+    one = (*words, "--relation", "citizen_of")
+    tails = [line for name in ("new01", "new07", "p04") for line in lines(call(*one, "--entity", name).stdout)]
+    heads = lines(call(*words, "--relation", "knows", "--heads", "--entity", "new07").stdout)
+    assert [line for line in found if line["asked"] == "tail"] == tails
+    assert [line for line in found if line["asked"] == "head"] == heads and len(heads) == 2
+
+
+def test_explained_lines_have_all_that_the_words_have(made):
+    words = ("explain", "model", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", "--top", "1")
+    told, (line,) = call(*words, cwd=made).stdout, lines(call(*words, "--json", cwd=made).stdout)
+    assert f"citizen_of(zoe, {line['answer']}), truth {line['truth']:.2f}" in told
+    assert line["because"][0]["rule"] in told and f"({line['weighed'][0]['share']:.0%})" in told
+    assert ("it would not be among the first 1" in told) == (line["without"] is not None)
+
+
+def test_false_facts_are_refused(made, tmp_path):
+    file = tmp_path / "false.tsv"
+    file.write_text("zoe\tknows\tp03\t1\nzoe\tknows\tp04\t-1\n")
+    assert "labelled false" in sentence(call("suggest", made / "model", "--facts", file))
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(made, many):
+    command = f"{sys.executable} -m newcomer suggest model --facts many.tsv --json | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],
+        cwd=made,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 141 and done.stderr == "" and len(lines(done.stdout)) == 1
+
+
+def test_an_entity_is_drawn_once(made, tmp_path):
+    words = ("draw", made / "model", "zoe", "--facts", made / "new.tsv", "--out", tmp_path / "zoe.png")
+    done = call(*words)
+    assert done.returncode == 0 and done.stdout == f"drawn in {tmp_path / 'zoe.png'}\n"
+    picture = (tmp_path / "zoe.png").read_bytes()
+    assert picture.startswith(b"\x89PNG") and "exists already" in sentence(call(*words))
+    assert call(*words, "--force").returncode == 0 and (tmp_path / "zoe.png").read_bytes() == picture
+    assert "at least 1" in sentence(call(*words, "--force", "--top", "0"))

@@ -18,7 +18,9 @@ from newcomer.bundle import RESULTS, Bundle, dataset_hash, read_bundle, write_bu
 from newcomer.config import config_hash, load_preset, with_overrides
 from newcomer.errors import DatasetError, InputError, MissingExtraError
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary, concatenate
+from newcomer.predictor import Predictor
 from newcomer.rules.ranking import RuleRanker
+from newcomer.tasks.calibration import calibration_error
 from newcomer.tasks.link_prediction import RankingProtocol, RankingResult, ceiling, evaluate_under, queries_of
 from newcomer.tasks.link_prediction import compare as compare_results
 from newcomer.tasks.triple_classification import classify, labelled
@@ -42,7 +44,7 @@ from newcomer.training.evaluation import (
     write_ranks,
     write_report,
 )
-from newcomer.training.evaluation_plots import PICTURES, plot_ranking, rank_bins, rank_shares
+from newcomer.training.evaluation_plots import PICTURES, plot_ranking, plot_reliability, rank_bins, rank_shares
 from newcomer.training.evaluation_scorer import World, rule_scorer_for, scorer_for
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.preparation import prepare
@@ -247,24 +249,6 @@ def test_ranks_are_those_of_each_question_by_itself():
     assert ranked.unknown == 0
 
 
-def test_questions_are_asked_relation_by_relation(monkeypatch):
-    mixed = world(test=[row for i in range(4) for row in (citizen(f"q{i}", i), (f"q{i}", "knows", f"p{i + 7:02}"))])
-    asked: list[int] = []
-    plain = evaluation.evaluate_under
-
-    def watched(dataset, scorer, protocols, full, queries, progress):
-        asked.extend(queries.relation.tolist())
-        return plain(dataset, scorer, protocols, full, queries, progress)
-
-    monkeypatch.setattr(evaluation, "evaluate_under", watched)
-    found = rank_test(case(dataset=mixed), KNOWN).model[0]
-    assert asked == sorted(asked) and len(set(asked)) == 2
-    one_by_one = plain(mixed, scorer_for(case().bundle, mixed), [KNOWN])[0]
-    assert np.array_equal(found.queries.relation, one_by_one.queries.relation)
-    assert np.array_equal(found.ranks, one_by_one.ranks) and np.array_equal(found.candidates, one_by_one.candidates)
-    assert len(set(found.ranks.tolist())) > 2
-
-
 def test_the_rules_alone_answer_as_without_a_model():
     fitted = trained()[0]
     ranker = RuleRanker.build(fitted.rules, DATASET.own_facts, DATASET.observed)
@@ -460,6 +444,8 @@ def test_pictures(tmp_path):
     result = rank_test(case(), KNOWN).model[0]
     odd = replace(DATASET, name=r"cost in $ of $\frac{a}")
     drawn = plot_ranking({"model": result, "rules alone": ranking(1, 2, 4, 2)}, odd, tmp_path / "new")
+    calibration = ranking_report(case(), rank_test(case(), KNOWN))["calibration"]
+    drawn.append(plot_reliability(calibration, odd.name, tmp_path / "new"))
     assert [path.name for path in drawn] == list(PICTURES)
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(PICTURES)
     for path in drawn:
@@ -478,3 +464,61 @@ def test_the_number_of_threads_is_put_back():
     before = torch.get_num_threads()
     rank_test(replace(case(), threads=before + 1), KNOWN)
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("changes", [(), ("model.evidence=yes", "model.constrained=no")], ids=["network", "blended"])
+def test_the_report_says_how_far_truths_can_be_believed(changes):
+    ranked = rank_test(case(*changes), KNOWN)
+    found = ranking_report(case(*changes), ranked)["calibration"]
+    assert found["calibrated"]
+    model = Predictor(trained(*changes)[1], threads=1)
+    shown = [
+        (f"q{i}", place, answer) for i in range(4) for place, answer in enumerate(model.tails(f"q{i}", "citizen_of"))
+    ]
+    truths = np.array([answer.truth for _, _, answer in shown])
+    right = np.array([(name, "citizen_of", answer.entity) in set(DATASET.known().named()) for name, _, answer in shown])
+    first = np.array([place == 0 for _, place, _ in shown])
+    assert right.sum() > 0
+    for part, mask in (("shown", np.ones(len(shown), dtype=bool)), ("first", first)):
+        assert (found[part]["questions"], found[part]["answers"]) == (4, int(mask.sum()))
+        assert found[part]["right"] == pytest.approx(right[mask].mean())
+        assert found[part]["truth_after"] == pytest.approx(truths[mask].mean(), abs=1e-4)
+        assert found[part]["ece_after"] == pytest.approx(calibration_error(truths[mask], right[mask]), abs=1e-4)
+        assert sum(one["answers"] for one in found[part]["bins_after"]) == mask.sum()
+    model.calibration = None
+    plain = np.array([answer.truth for i in range(4) for answer in model.tails(f"q{i}", "citizen_of")])
+    assert found["shown"]["ece_before"] == pytest.approx(calibration_error(plain, right), abs=1e-4)
+    assert [(group["group"], group["first"]["questions"]) for group in found["known_facts"]] == [("2-5", 4)]
+
+
+def test_a_model_without_calibration_has_only_what_was_before():
+    plain = case("training.validation_rate=0")
+    found = ranking_report(plain, rank_test(plain, KNOWN))["calibration"]
+    assert not found["calibrated"]
+    assert found["shown"]["ece_after"] is None and found["shown"]["bins_after"] is None
+    assert found["shown"]["ece_before"] >= 0 and found["first"]["answers"] == 4
+
+
+def test_right_is_what_the_filter_holds_and_names_decide():
+    known = set(DATASET.known().named())
+    answers = Predictor(trained()[1], threads=1).tails("q0", "citizen_of")
+    wrong = next(one.entity for one in answers if ("q0", "citizen_of", one.entity) not in known)
+    more = (DATASET.entities.id("q0"), DATASET.relations.id("citizen_of"), DATASET.entities.id(wrong))
+    triples = concatenate([DATASET.known().triples, TripleArray.of([more])])
+    full = Graph.build(DATASET.entities, DATASET.relations, triples)
+    plain, fuller = (
+        ranking_report(case(), rank_test(case(), RankingProtocol(filter=name), full)) for name in ("known", "full")
+    )
+    shown = plain["calibration"]["shown"]
+    assert fuller["calibration"]["shown"]["right"] == pytest.approx(shown["right"] + 1 / shown["answers"])
+    other = shuffled(DATASET)
+    moved = ranking_report(case(dataset=other), rank_test(case(dataset=other), KNOWN))["calibration"]
+    assert moved["first"]["truth_after"] == pytest.approx(plain["calibration"]["first"]["truth_after"], abs=1e-4)
+    strange = rank_test(case(dataset=strangers()), KNOWN)
+    assert strange.unknown > 0 and len(strange.shown) == 0
+    assert ranking_report(case(dataset=strangers()), strange)["calibration"]["shown"]["right"] is None
+
+
+def strangers() -> InductiveDataset:
+    """Only what the model has no relation for is asked."""
+    return world(aux=[*parts()["aux"], ("q0", "admires", "p01")], test=[("q0", "admires", "p02")])

@@ -38,10 +38,12 @@ class TableScorer:
 
     table: npt.NDArray[np.floating]
     batches: list[int] = field(default_factory=list)
+    relations: list[int] = field(default_factory=list)
 
     def scores(self, entities: Ids, relations: Ids, /) -> npt.NDArray[np.floating]:
         assert entities.dtype == relations.dtype == np.int32
         self.batches.append(len(entities))
+        self.relations.extend(relations.tolist())
         return self.table[entities, relations]
 
 
@@ -252,7 +254,8 @@ def test_batches_keep_to_the_memory_limit():
     assert steps[-1][0] == total
     assert 1 < max(scorer.batches) <= limit // (size * SCORE_BYTES)
 
-    removed = (size + 1 - result.candidates).tolist()  # known true answers of each query
+    in_turn = result.candidates[np.argsort(result.queries.relation, kind="stable")]
+    removed = (size + 1 - in_turn).tolist()  # known true answers of each query
     costs = [size * SCORE_BYTES + REMOVED_BYTES * count for count in removed]
     bounds = [0, *(done for done, _ in steps)]
     for start, stop in pairwise(bounds):
@@ -262,6 +265,15 @@ def test_batches_keep_to_the_memory_limit():
     one_by_one = TableScorer(scorer.table)
     assert evaluate(dataset, one_by_one, memory_limit=1).ranks.tolist() == result.ranks.tolist()
     assert set(one_by_one.batches) == {1}
+
+
+def test_relations_are_asked_for_one_after_the_other():
+    triples = [(e, r, e) for e in range(4) for r in range(3)]
+    train = Graph.build(Vocabulary("wxyz"), Vocabulary("abc"), TripleArray.of(triples))
+    dataset = InductiveDataset("loops", train, train, TripleArray.empty(), TripleArray.of(triples))
+    scorer = TableScorer(np.zeros((4, 6, 4)))
+    result = evaluate(dataset, scorer, memory_limit=1)
+    assert scorer.relations == sorted(result.queries.relation.tolist()) != result.queries.relation.tolist()
 
 
 def test_protocols_share_one_scoring():

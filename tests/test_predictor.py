@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +24,8 @@ from newcomer.graph import InductiveDataset
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best
 from newcomer.predictor.vectors import Embedder
+from newcomer.tasks.calibration import evidence
+from newcomer.training.calibrating import calibration_of
 from newcomer.training.evaluation_scorer import ModelWorldScorer, scorer_for
 from newcomer.training.fit import fit
 from nn_oracle import one_thread
@@ -90,6 +92,7 @@ def snapshot(predictor: Predictor) -> list[bytes]:
 
 CASES = [
     *[(f"model.encoder={name}",) for name in ("vn", "mean", "lstm", "lan")],
+    *[(f"model.encoder={name}", "model.own_answers=true") for name in ("vn", "lan")],
     *[(f"model.encoder={name}", *BLENDED) for name in ("vn", "lan")],
     ("model.query_aware=no", "model.decoder=transe"),
     ("protocol=refreshed", EVERY_KIND, *BLENDED),
@@ -181,24 +184,6 @@ def test_seen_entities_stay_as_they_are(encoder):
     assert table(predictor, known, known).tobytes() == scores
 
 
-def test_any_history_leaves_the_answers_of_a_fresh_model():
-    rng, predictor = np.random.default_rng(3), forgetful(*BLENDED)
-    pool = [*newcomers_facts(), *ATLANTIS, ("Atlantis", "knows", "q2"), ("Utopia", "knows", "q2"), lives("Utopia", 2)]
-    known: set[Triple] = set()
-    for _ in range(60):
-        if rng.random() < 0.7 or not predictor.newcomers:
-            facts = [pool[i] for i in rng.integers(len(pool), size=3)]
-            predictor.add(facts)
-            known |= set(facts)
-        else:
-            gone = predictor.newcomers[rng.integers(len(predictor.newcomers))]
-            assert gone in predictor.remove(gone)
-            known = {fact for fact in known if gone not in fact}
-    fresh = forgetful(*BLENDED)
-    fresh.add(sorted(known))
-    assert fresh.newcomers == predictor.newcomers and snapshot(fresh) == snapshot(predictor)
-
-
 def test_neither_adding_nor_embedding_looks_at_everyone(monkeypatch):
     predictor = forgetful()
 
@@ -273,12 +258,53 @@ def test_whoever_is_not_there_cannot_be_asked_about():
 
 
 def test_truths_are_sigmoids_or_shares_unless_calibrated():
-    plain, blended = model(), model(*BLENDED)
+    plain, blended = model("training.validation_rate=0"), model(*BLENDED, "training.validation_rate=0")
+    assert plain.calibration is None and blended.calibration is None
     for answer in plain.tails("q0", "citizen_of", k=5):
         assert answer.truth == pytest.approx(1 / (1 + np.exp(-answer.score)))
     assert sum(a.truth for a in blended.tails("q0", "citizen_of", k=99, known=True)) == pytest.approx(1.0)
-    plain.calibration = lambda scores: np.full(len(scores), 0.25)
-    assert {answer.truth for answer in plain.tails("q0", "citizen_of")} == {0.25}
+    assert not any(one.calibrated for one in [*plain.tails("q0", "citizen_of"), *plain.suggest("q0")])
+    assert not plain.classify([citizen("q0", 0)])[0].calibrated and not plain.confidence("q0").calibrated
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
+def test_calibrated_truths_are_those_of_evaluation_and_keep_the_order(changes):
+    predictor, curve = model(*changes), calibration_of(trained(*changes)).answers
+    scorer = scorer_for(trained(*changes), DATASET, threads=1)
+    for name, relation in product(("q0", "q3", "p05", "land1"), range(2 * len(predictor.relations))):
+        size = len(predictor.relations)
+        word = predictor.relations[relation % size]
+        found = predictor.heads(word, name, 8) if relation >= size else predictor.tails(name, word, 8)
+        asked = DATASET.entities.ids([name]), DATASET.relations.ids([word]) + np.int32(relation // size * size)
+        known = dict.fromkeys(
+            a.entity for a in (predictor.heads(word, name, 99) if relation >= size else predictor.tails(name, word, 99))
+        )
+        left_out = np.array([other not in known for other in DATASET.entities])
+        places = DATASET.entities.ids([answer.entity for answer in found])
+        wanted = curve.truths(evidence(scorer.scores(*asked)[0], left_out, places), relation)
+        np.testing.assert_allclose([answer.truth for answer in found], wanted, atol=1e-4)
+        assert all(one.score >= other.score and one.truth >= other.truth for one, other in pairwise(found))
+        assert all(answer.calibrated for answer in found)
+    predictor.calibration = None  # whoever wants them plain
+    assert not predictor.tails("q0", "citizen_of")[0].calibrated
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
+def test_a_verdict_has_the_truth_of_the_curve_for_triples(changes):
+    predictor, curve = model(*changes), calibration_of(trained(*changes)).triples
+    asked = [citizen("q2", 2), ("q0", "citizen_of", "land2"), lives("q0", 0), citizen("q2", 1), ("p01", "knows", "q1")]
+    verdicts = predictor.classify(asked)
+    assert [one.fact for one in verdicts] == asked and all(one.calibrated for one in verdicts)
+    mind, state = predictor._mind, predictor._state
+    for one in verdicts:
+        head, name, tail = one.fact
+        relation, answer = mind.names.relation(name), state.candidate(tail)
+        left_out = mind.known(state, head, relation)
+        left_out[answer] = False
+        found = evidence(mind.scores(state, head, relation), left_out, np.array([answer]))
+        assert one.truth == pytest.approx(float(curve.truths(found, relation)[0]))
+        assert one.is_true == (one.truth >= 0.5)
+        assert one == predictor.classify([one.fact])[0]
 
 
 @pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])

@@ -52,12 +52,13 @@ def test_cells_of_link_prediction_are_those_of_the_table():
         trained = [
             f"{model}-inductive-{seed}" for model in ("mean", "lstm", "lan", "vn", "default") for seed in range(3)
         ]
-        for rest in (*trained, "vn-transductive-0", "rules-inductive-0", "rules-all-inductive-0"):
+        for rest in (*trained, "vn-transductive-transductive-0", "rules-inductive-0", "rules-all-inductive-0"):
             assert f"link-prediction-fb15k-{side}-10-{rest}" in found, rest
     cell = found["link-prediction-fb15k-subject-10-rules-all-inductive-0"]
     assert (cell.model, cell.variant, cell.label) == ("rules", "all", "rules-all")
-    cell = found["link-prediction-fb15k-object-10-vn-transductive-0"]
-    assert cell.variant is None and cell.config.preset == "paper-fb15k" and cell.config.protocol == "transductive"
+    cell = found["link-prediction-fb15k-object-10-vn-transductive-transductive-0"]
+    assert (cell.model, cell.variant, cell.config.preset) == ("vn", "transductive", "paper-fb15k")
+    assert (cell.config.protocol, cell.config.training.newcomer_share) == ("transductive", 0.5)
 
 
 def test_the_rows_of_the_ablation_add_one_component_each():
@@ -89,14 +90,15 @@ def test_the_settings_of_statistics_are_those_of_rules():
 def test_seeds_are_of_trained_models():
     found = cells("link-prediction", seeds=2, only=["fb15k-subject-10"])
     counts = {cell.label: sum(other.label == cell.label for other in found) for cell in found}
-    assert counts == {"rules": 1, "rules-all": 1, "mean": 2, "lstm": 2, "lan": 2, "vn": 4, "default": 2}
+    trained = ("mean", "lstm", "lan", "vn", "default", "vn-transductive")
+    assert counts == {"rules": 1, "rules-all": 1, **dict.fromkeys(trained, 2)}
     assert {cell.seed for cell in cells("statistics", seeds=3)} == {0}
 
 
 def test_a_protocol_for_all_keeps_what_the_plan_says_of_it():
     found = cells("link-prediction", protocol="transductive", only=["fb15k-object-10"])
     assert {cell.protocol for cell in found} == {"transductive"}
-    assert [cell.seed for cell in found if cell.label == "vn"] == [0]
+    assert [cell.seed for cell in found if cell.label == "vn-transductive"] == [0]
     assert [cell.seed for cell in found if cell.label == "mean"] == [0, 1, 2]
     assert "rules" not in {cell.label for cell in found}
     assert all(cell.config.protocol == "transductive" for cell in found)

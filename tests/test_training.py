@@ -183,8 +183,9 @@ def test_a_share_of_the_heads_is_asked_about_as_newcomers(share):
     trainer = trained(config_of(newcomer_share=share, dropout=0.0), epochs=0)
     triples = GRAPH.facts
     states = trainer.model.encoder.states(GRAPH.edges(trainer._weights(trainer.labels)))
-    practised, asked = trainer._practise(states, triples, torch.Generator().manual_seed(0))
+    practised, asked, arriving = trainer._practise(states, triples, torch.Generator().manual_seed(0))
     again = asked[:, 0] >= SEEN
+    assert arriving.tolist() == sorted(set(triples[again, 0].tolist()))
     assert (share - 0.25 < float(again.float().mean()) < share + 0.25) and bool(again.all()) == (share == 1.0)
     assert torch.equal(asked[:, 1:], triples[:, 1:]) and torch.equal(asked[~again], triples[~again])
     for layer, before in zip(practised.layers, states.layers, strict=True):
@@ -271,6 +272,31 @@ def test_the_same_among_everyone(encoder):
     assert trainer.epoch(3).fact_loss == pytest.approx(math.log(graph.num_entities + 1), abs=1e-5)
 
 
+@pytest.mark.parametrize("encoder", ["vn", "mean", "lan"])
+@pytest.mark.parametrize("fanout", [None, 10_000])
+def test_who_practises_is_an_answer_as_newcomers_are(encoder, fanout, monkeypatch):
+    """The candidates of a batch: trained vectors, and of those who practise what their edges make of them."""
+    settings = {"newcomer_share": 1.0, "dropout": 0.0, "labels": "none", "own_answers": True, "fanout": fanout}
+    trainer, seen = trained(config_of(encoder, **settings), epochs=1), []
+    contrast = trainer.model.contrast_with_all
+
+    def heard(states, asked, everyone, tails):
+        copies = torch.arange(states.newcomers) + len(states.layers[0]) - states.newcomers
+        seen.extend([everyone.detach().clone(), trainer.model.encoder.plain(states, copies).detach()])
+        return contrast(states, asked, everyone, tails)
+
+    monkeypatch.setattr(trainer.model, "contrast_with_all", heard)
+    facts = torch.arange(0, len(GRAPH.facts), 9)
+    triples, _ = trainer._questions(facts, torch.Generator().manual_seed(5))
+    vectors = trainer.model.encoder.vectors.detach().clone()
+    trainer._step(facts, facts[:0], torch.Generator().manual_seed(5))
+    (everyone, by_edges), new = seen, sorted(set(triples[:, 0].tolist()))
+    old = [entity for entity in range(SEEN) if entity not in new]
+    assert old and torch.equal(everyone[old], vectors[old])
+    torch.testing.assert_close(everyone[new], by_edges)
+    assert not torch.allclose(everyone[new], vectors[new])
+
+
 def test_hidden_edges_are_another_share_in_every_batch():
     trainer = trained(config_of(edge_dropout=0.4, labels="hard"), epochs=0)
     facts = torch.tensor([3, 7])
@@ -294,7 +320,7 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
         tails = triples[:, 2]
         with torch.no_grad():
             states = trainer.model.encoder.states(graph.edges(trainer._without(batch, batch[:0], GENERATOR)))
-            states, asked = trainer._practise(states, triples, torch.Generator().manual_seed(0))
+            states, asked, _ = trainer._practise(states, triples, torch.Generator().manual_seed(0))
             assert (asked[:, 0] >= graph.num_entities).all()
             rivals = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
             _, scores = trainer.model.contrast(states, asked, rivals)

@@ -11,7 +11,21 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from newcomer import __version__
-from newcomer.cli import compare, data, evaluate, graphs, predict, reproduce, rulefiles, rules, train, tune
+from newcomer.cli import (
+    classify,
+    compare,
+    data,
+    draw,
+    evaluate,
+    graphs,
+    predict,
+    reproduce,
+    rulefiles,
+    rules,
+    train,
+    tune,
+    vectors,
+)
 from newcomer.errors import NewcomerError, OutputError
 
 STOPPED = 128  # plus the number of the signal, as a shell says it
@@ -38,8 +52,11 @@ app.command()(compare.compare)
 app.command()(predict.predict)
 app.command()(predict.suggest)
 app.command()(predict.explain)
-app.command()(predict.embed)
-app.command()(predict.similar)
+app.command()(classify.classify)
+app.command()(classify.confidence)
+app.command()(vectors.embed)
+app.command()(vectors.similar)
+app.command()(draw.draw)
 app.command()(reproduce.reproduce)
 
 

@@ -256,12 +256,13 @@ def _ranking(
     if asking.ranks is not None:
         write_ranks(ranked.model[0], asking.ranks)
     if asking.plot is not None:
-        from newcomer.training.evaluation_plots import plot_ranking
+        from newcomer.training.evaluation_plots import plot_ranking, plot_reliability
 
         drawn = {"model": headline(ranked.model[0])}
         if ranked.rules:
             drawn["rules alone"] = headline(ranked.rules[0])
         plot_ranking(drawn, case.dataset, asking.plot)
+        plot_reliability(report["calibration"], f"{case.dataset.name}: {protocol}", asking.plot)
     return report
 
 
@@ -325,6 +326,18 @@ def _print_ranking_notes(report: "Report") -> None:
         count = f"{report['unknown_relation_queries']:,}"
         typer.echo(f"the model does not have the relation of {count} questions: there all candidates tie")
     _print_training_note(report)
+    _print_calibration(report["calibration"])
+
+
+def _print_calibration(found: Mapping[str, Any]) -> None:
+    parts = [("ten best answers", found["shown"]), ("first answers", found["first"])]
+    parts += [(f"  of those with {one['group']} known facts", one["first"]) for one in found["known_facts"]]
+    titles = ("percent", "answers", "right", "truth before", "truth after", "error before", "error after")
+    names = ("right", "truth_before", "truth_after", "ece_before", "ece_after")
+    rows = [(who, part["answers"], *(figure(name, part[name]) for name in names)) for who, part in parts]
+    console().print(table("Truths, before and after calibration", titles, rows))
+    if not found["calibrated"]:
+        typer.echo("the model is not calibrated: it was trained without validation")
 
 
 def _print_classification_notes(report: "Report") -> None:

@@ -23,7 +23,12 @@ __all__ = [
 
 
 def load_dataset(name_or_path: str | Path, options: ReadOptions | None = None) -> InductiveDataset:
-    """A data set by path, by name in ``NEWCOMER_DATA`` or the cache, or ``sample``."""
+    """A data set by path, by name in ``NEWCOMER_DATA`` or the cache, or ``sample``.
+
+    >>> data = newcomer.load_dataset("sample")
+    >>> len(data.observed), len(data.newcomers)
+    (8234, 293)
+    """
     return read_dataset(locate(name_or_path), options).dataset
 
 

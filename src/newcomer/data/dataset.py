@@ -90,7 +90,14 @@ def _common_ids(named: dict[str, list[NamedTriples]]) -> tuple[pa.Array, pa.Arra
 
 
 def read_graph(path: str | Path, options: ReadOptions | None = None) -> Graph:
-    """Read one file of triples as a graph."""
+    """Read one file of triples as a graph.
+
+    >>> from pathlib import Path
+    >>> written = Path("trips.tsv").write_text("Ann\\tvisited\\tRome\\nBob\\tvisited\\tOslo\\n")
+    >>> graph = newcomer.read_graph("trips.tsv")
+    >>> list(graph.entities), list(graph.relations), len(graph)
+    (['Ann', 'Bob', 'Oslo', 'Rome'], ['visited'], 2)
+    """
     return read_dataset(Path(path), options).dataset.observed
 
 

@@ -41,7 +41,13 @@ class SplitRule:
 
 
 def split_graph(dataset: InductiveDataset, rule: SplitRule, newcomers: Ids | None = None) -> InductiveDataset:
-    """Split a graph by the rule, or around a given set of ``newcomers`` (then all their test triples are asked)."""
+    """Split a graph by the rule, or around a given set of ``newcomers`` (then all their test triples are asked).
+
+    >>> from newcomer.data import SplitRule
+    >>> data = newcomer.split_graph(newcomer.load_dataset("sample"), SplitRule(unseen="subject", rate=20, seed=0))
+    >>> len(data.newcomers), len(data.test)
+    (52, 54)
+    """
     whole = _reunite(dataset) if len(dataset.auxiliary) else dataset
     source = whole if len(whole.test.positives) else hold_out(whole, rule.seed)
     test = source.test.positives

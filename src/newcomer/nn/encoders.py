@@ -60,6 +60,10 @@ class Encoder(nn.Module, ABC):
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         """(n, d): vectors of ``entities`` as the oriented relations ``queries`` ask for them."""
 
+    def plain(self, states: States, entities: Tensor) -> Tensor:
+        """(n, d): vectors of ``entities`` when nothing is asked."""
+        return self.embed(states, entities, torch.zeros_like(entities))
+
 
 def join_edges(first: Edges, second: Edges) -> Edges:
     """The rows of both, one after the other."""
@@ -109,11 +113,15 @@ class VNEncoder(Encoder):
         return States(tuple(together), join_edges(seen.edges, edges), newcomers=edges.rows.num_rows)
 
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
-        last = states.layers[-1]
         if self.query is None:
-            return last[entities]
+            return self.plain(states, entities)
+        last = states.layers[-1]
         vectors: Tensor = self.query(states.edges, last, last, entities, queries)
         return vectors
+
+    def plain(self, states: States, entities: Tensor) -> Tensor:
+        """The last layer before a query is looked at."""
+        return functional.embedding(entities, states.layers[-1])
 
 
 class NeighborEncoder(Encoder):
@@ -172,17 +180,21 @@ class NeighborEncoder(Encoder):
         normals = functional.normalize(self.normals, dim=1)[relations]
         return vectors - (vectors * normals).sum(dim=1, keepdim=True) * normals
 
-
-class MeanEncoder(NeighborEncoder):
-    """MEAN: the plain mean of the transformed neighbours; the query does not matter."""
-
-    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+    def average(self, states: States, entities: Tensor) -> Tensor:
+        """(n, d): the mean of an entity's transformed neighbours."""
         distinct, places = torch.unique(entities, return_inverse=True)
         rows, relations, weights = self.neighbors(states, distinct)
         messages = self.messages(states, rows, relations)
         total = row_sums(rows, weights).clamp_min(1e-6)
         shares = weights / total[rows.row_ids()]
         return pooled(rows, shares, messages)[places]
+
+
+class MeanEncoder(NeighborEncoder):
+    """MEAN: the plain mean of the transformed neighbours; the query does not matter."""
+
+    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        return self.average(states, entities)
 
 
 class LSTMEncoder(NeighborEncoder):
@@ -260,6 +272,10 @@ class LANEncoder(NeighborEncoder):
         logic = self.implied[relations[entries], asked] / redundant[entries] * weights
         logic = logic / row_sums(pairs, logic).clamp_min(1e-6)[pairs.row_ids()]
         return weighted_sum(Rows(pairs.offsets, entries, len(messages)), neural + logic, messages)
+
+    def plain(self, states: States, entities: Tensor) -> Tensor:
+        """Without a query there is nothing to attend by."""
+        return self.average(states, entities)
 
     def _redundancy(self, rows: Rows, relations: Tensor) -> Tensor:
         """(edges,): how strongly another relation of the same entity implies the edge's own; at least a tenth."""

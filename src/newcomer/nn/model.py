@@ -36,8 +36,9 @@ class Negatives(NamedTuple):
 class Model(nn.Module):
     """Head ``h`` of (h, r, t) is embedded for query r, and tail ``t`` for the inverse of r.
 
-    With ``own_answers`` an entity is an answer by its input vector, and only one without is embedded: so a question is
-    compared with everyone at the cost of a product, and "that very neighbour" is an answer that an encoder can give.
+    With ``own_answers`` an entity is an answer by its input vector, one that has none by what it is when nothing is
+    asked: so a question is compared with everyone at the cost of a product, and "that very neighbour" is an answer that
+    an encoder can give.
     """
 
     def __init__(self, encoder: Encoder, decoder: Decoder, own_answers: bool = False) -> None:
@@ -59,8 +60,7 @@ class Model(nn.Module):
         if states.newcomers == 0:
             return vectors
         arrived = torch.nonzero(entities >= len(states.layers[0]) - states.newcomers)[:, 0]
-        embedded = self.encoder.embed(states, entities[arrived], self.inverse(relations[arrived]))
-        return vectors.index_copy(0, arrived, embedded)
+        return vectors.index_copy(0, arrived, self.encoder.plain(states, entities[arrived]))
 
     def scores(self, states: States, triples: Tensor) -> Tensor:
         """(n,): scores of triples (n, 3) with oriented relations."""

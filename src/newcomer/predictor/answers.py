@@ -35,15 +35,17 @@ class Weighed:
 class Answer:
     """An entity that may complete a query.
 
-    ``score`` orders the answers to one query. ``truth`` lies in 0..1 but is not calibrated unless the model has a
-    calibration: it is the sigmoid of the score, or, where network and rules are blended, the answer's share in the
-    softmax over all candidates. ``because`` is found when it is first looked at.
+    ``score`` orders the answers to one query. ``truth`` lies in 0..1. Where it is ``calibrated``, of the answers with
+    a truth of 0.8 about 80 % were right on held-out newcomers; else it is the sigmoid of the score, or, where network
+    and rules are blended, the answer's share in the softmax over all candidates. ``because`` is found when it is first
+    looked at.
     """
 
     entity: str
     score: float
     truth: float
     because: "Because" = field(compare=False, repr=False)
+    calibrated: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,16 +56,18 @@ class Suggestion:
     score: float
     truth: float
     because: "Because" = field(compare=False, repr=False)
+    calibrated: bool = False
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a triple counts as true; figures as in `Answer`."""
+    """Whether a triple counts as true; figures as in `Answer`, but of triples half of which are true."""
 
     fact: Triple
     is_true: bool
     score: float
     truth: float
+    calibrated: bool = False
 
 
 @dataclass(frozen=True)

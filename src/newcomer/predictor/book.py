@@ -3,11 +3,13 @@
 A book is never changed: adding and removing make another one, so that whoever reads goes on with what there was.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from newcomer.errors import OptionError, shown, unknown_name
 from newcomer.graph import UNKNOWN, Graph, Ids, TripleArray, Vocabulary
@@ -24,6 +26,14 @@ class Names:
     entities: Vocabulary
     relations: Vocabulary
     num_seen: int
+
+    @cached_property
+    def _entities(self) -> list[str]:
+        return list(self.entities)
+
+    def entity(self, identifier: int) -> str:
+        """The name of an id."""
+        return self._entities[identifier]
 
     def seen(self, name: str) -> int:
         """The id of a seen entity, else ``UNKNOWN``."""
@@ -76,27 +86,110 @@ def named(row: Sequence[str]) -> Triple:
 
 
 @dataclass(frozen=True, eq=False)
+class Stored:
+    """The facts of the newcomers that a model was written with, by id; their words are looked up when they are asked.
+
+    Facts between seen entities tell of no newcomer and are left out.
+    """
+
+    names: Names
+    triples: TripleArray
+    _sets: dict[str, frozenset[Fact]] = field(default_factory=dict, repr=False)  # those asked for so far
+
+    @classmethod
+    def of(cls, auxiliary: Graph | None, names: Names) -> "Stored":
+        """From the facts of a bundle."""
+        if auxiliary is None:
+            return cls(names, TripleArray.empty())
+        heads, tails = auxiliary.triples.heads, auxiliary.triples.tails
+        return cls(names, auxiliary.triples.take((heads >= names.num_seen) | (tails >= names.num_seen)))
+
+    @cached_property
+    def _by_end(self) -> tuple[Ids, npt.NDArray[np.intp]]:
+        """The ends of all facts, ascending, and the fact that each is of."""
+        loops = self.triples.heads == self.triples.tails  # of these one end says all
+        ends = np.concatenate([self.triples.heads, self.triples.tails[~loops]])
+        facts = np.concatenate([np.arange(len(self.triples)), np.flatnonzero(~loops)])
+        order = np.argsort(ends, kind="stable")
+        return ends[order], facts[order]
+
+    @cached_property
+    def newcomers(self) -> dict[str, int]:
+        """The id of each, in the order of ids."""
+        ids = np.unique(self._by_end[0])
+        ids = ids[ids >= self.names.num_seen]
+        return dict(zip(self.names.entities.names_of(ids), ids.tolist(), strict=True))
+
+    def facts(self, name: str) -> frozenset[Fact]:
+        """The facts of a newcomer; of another name, none."""
+        if name not in self._sets and name in self.newcomers:
+            self._sets[name] = frozenset(self.about(self.newcomers[name]))
+        return self._sets.get(name, frozenset())
+
+    def about(self, identifier: int) -> list[Fact]:
+        """The facts of one entity, seen or new."""
+        ends, facts = self._by_end
+        first, last = np.searchsorted(ends, [identifier, identifier + 1])
+        mine = self.triples.take(facts[first:last])
+        entities = self.names.entities
+        return list(
+            zip(entities.names_of(mine.heads), mine.relations.tolist(), entities.names_of(mine.tails), strict=True)
+        )
+
+
+class Facts(Mapping[str, frozenset[Fact]]):
+    """The facts of each newcomer: as they were stored, but for those whose facts have changed since."""
+
+    def __init__(self, stored: Stored, changed: Mapping[str, frozenset[Fact]]) -> None:
+        self.stored = stored
+        self.changed = changed  # of one who has left: none
+
+    def __getitem__(self, name: str) -> frozenset[Fact]:
+        stated = self.changed[name] if name in self.changed else self.stored.facts(name)
+        if not stated:
+            raise KeyError(name)
+        return stated
+
+    def __contains__(self, name: object) -> bool:
+        return bool(self.changed[name]) if name in self.changed else name in self.stored.newcomers  # type: ignore[index]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (name for name in self.stored.newcomers if name not in self.changed)
+        yield from (name for name, stated in self.changed.items() if stated)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def but(self, changes: Mapping[str, frozenset[Fact]]) -> "Facts":
+        """With other facts for some: for those who leave, none."""
+        changed = {**self.changed, **changes}
+        for name, stated in changes.items():
+            if stated == self.stored.facts(name):
+                del changed[name]
+        return Facts(self.stored, changed)
+
+    def about_seen(self, name: str, identifier: int) -> Iterator[tuple[str, Fact]]:
+        """What newcomers' facts say of a seen entity: whose, and which."""
+        for fact in self.stored.about(identifier):
+            newcomer = fact[2] if fact[0] == name else fact[0]
+            if newcomer not in self.changed:
+                yield newcomer, fact
+        yield from self._changed_by_end.get(name, ())
+
+    @cached_property
+    def _changed_by_end(self) -> dict[str, list[tuple[str, Fact]]]:
+        found: dict[str, list[tuple[str, Fact]]] = {}
+        for newcomer, stated in self.changed.items():
+            for fact in stated:
+                found.setdefault(fact[2] if fact[0] == newcomer else fact[0], []).append((newcomer, fact))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Book:
     """The facts of every newcomer; one between two newcomers stands with both."""
 
-    facts: Mapping[str, frozenset[Fact]]
-
-    @classmethod
-    def of(cls, auxiliary: Graph | None, num_seen: int) -> "Book":
-        """From stored facts; those between seen entities tell of no newcomer and are left out."""
-        if auxiliary is None:
-            return cls({})
-        triples = auxiliary.triples
-        kept = triples.take((triples.heads >= num_seen) | (triples.tails >= num_seen))
-        heads, tails = (auxiliary.entities.names_of(ends) for ends in (kept.heads, kept.tails))
-        found: dict[str, set[Fact]] = {}
-        for fact, ends in zip(
-            zip(heads, kept.relations.tolist(), tails, strict=True), kept.rows[:, [0, 2]], strict=True
-        ):
-            for name, end in zip((fact[0], fact[2]), ends, strict=True):
-                if end >= num_seen:
-                    found.setdefault(name, set()).add(fact)
-        return cls({name: frozenset(stated) for name, stated in found.items()})
+    facts: Facts
 
     def with_facts(self, facts: Iterable[Fact], names: Names) -> "Book":
         """The book with more facts; those that it has change nothing."""
@@ -105,17 +198,13 @@ class Book:
             for name in {fact[0], fact[2]}:
                 if names.seen(name) == UNKNOWN:
                     more.setdefault(name, set()).add(fact)
-        grown = {name: self.facts.get(name, frozenset()) | stated for name, stated in more.items()}
-        return Book({**self.facts, **grown})
+        return Book(self.facts.but({name: self.facts.get(name, frozenset()) | stated for name, stated in more.items()}))
 
     def without_facts(self, facts: Iterable[Fact]) -> "Book":
         """The book without these facts; a newcomer that is left with none is no longer in it."""
-        gone, left = set(facts), dict(self.facts)
-        for name in {end for fact in gone for end in (fact[0], fact[2]) if end in left}:
-            rest = left.pop(name) - gone
-            if rest:
-                left[name] = rest
-        return Book(left)
+        gone = set(facts)
+        concerned = {end for fact in gone for end in (fact[0], fact[2]) if end in self.facts}
+        return Book(self.facts.but({name: self.facts[name] - gone for name in concerned}))
 
     def tied(self, name: str) -> set[str]:
         """The newcomers that facts between newcomers lead to, this one included."""
@@ -157,6 +246,12 @@ class Group:
         triples = TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])
         return cls(tuple(ordered), np.array([stored[name] for name in ordered], dtype=np.int32), triples)
 
+    @classmethod
+    def stored(cls, stored: Stored) -> "Group":
+        """All newcomers that a model was written with."""
+        names = stored.newcomers
+        return cls(tuple(names), np.array(list(names.values()), dtype=np.int32), stored.triples)
+
     def id(self, name: str) -> int:
         """The id of a member, else ``UNKNOWN``."""
         return int(self.ids[self.names.index(name)]) if name in self.names else UNKNOWN
@@ -164,5 +259,5 @@ class Group:
     def name(self, identifier: int, names: Names) -> str:
         """The name of a member or of a seen entity."""
         if identifier < names.num_seen:
-            return names.entities[identifier]
+            return names.entity(identifier)
         return self.names[int(np.searchsorted(self.ids, identifier))]

@@ -3,7 +3,9 @@
 Everything is by name. Whoever reads sees one state of newcomers from beginning to end, whatever others add meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
@@ -16,29 +18,41 @@ from newcomer.errors import OptionError, shown
 from newcomer.graph import Mask
 from newcomer.predictor.answers import Added, Answer, Neighbor, Suggestion, Verdict
 from newcomer.predictor.book import Fact, Triple, checked, named
+from newcomer.predictor.confidence import Company, Confidence, Teaching
+from newcomer.predictor.judging import Judge
 from newcomer.predictor.reasons import Because, Query, groundings_of
 from newcomer.predictor.state import Mind, Scores, State
+from newcomer.tasks.breakdown import facts_groups
+from newcomer.tasks.calibration import best, evidence, plain_truths
+from newcomer.training.calibrating import calibration_of
 from newcomer.training.fit import choose_device
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself
-Calibration = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.floating]]
 
 
 def load(folder: str | Path, device: str = "cpu", threads: int | None = None) -> "Predictor":
-    """The model in a folder, with the newcomers that were known when it was written."""
+    """The model in a folder, with the newcomers that were known when it was written.
+
+    >>> newcomer.load("people")
+    Predictor(33 seen entities, 4 newcomers, 4 relations)
+    """
     return Predictor(read_bundle(Path(folder)), device, threads)
 
 
 class Predictor:
     """A trained model: add newcomers by their facts, embed them, ask about them and about everyone else.
 
-    ``calibration`` turns scores into truths where one is set; see `Answer` for what a truth is without it.
+    The examples ask a model of a small world: people live in cities, cities lie in countries, people are citizens of
+    these. They begin with a newcomer, zoe, who lives in city1 and knows p03.
+
+    ``calibration`` turns scores into truths; without it (None) truths are as `Answer` says.
     """
 
     def __init__(self, bundle: Bundle, device: str = "cpu", threads: int | None = None) -> None:
         self.bundle = bundle
-        self.calibration: Calibration | None = None
+        self.calibration = calibration_of(bundle)
         self._mind = Mind(bundle, choose_device(device), threads)
+        self._shared = _Shared(self._mind)
         self._state = self._mind.first
         self._writing = Lock()
 
@@ -64,6 +78,9 @@ class Predictor:
 
         A name that was not trained on is a newcomer. Facts of one who is there already are added to those it has; facts
         that are known change nothing. A fact with a relation that the model lacks is an error, or left out ("skip").
+
+        >>> model.add([("yan", "knows", "zoe"), ("yan", "lives_in", "city2"), ("zoe", "lives_in", "city1")])
+        Added(newcomers=('yan',), facts=2, repeated=1, skipped=0)
         """
         with self._writing:
             before, mind = self._state, self._mind
@@ -79,7 +96,11 @@ class Predictor:
         return any(fact in state.book.facts.get(name, ()) for name in (fact[0], fact[2]))
 
     def remove(self, entity: str) -> tuple[str, ...]:
-        """Forget a newcomer and its facts; names whoever is gone: also those who were known by it alone."""
+        """Forget a newcomer and its facts; names whoever is gone: also those who were known by it alone.
+
+        >>> model.remove("zoe")
+        ('zoe',)
+        """
         with self._writing:
             before = self._state
             if before.seat(entity) is None:
@@ -90,8 +111,24 @@ class Predictor:
                 sorted(name for name in _ends(facts) if name in before.seats and name not in self._state.seats)
             )
 
+    def copy(self) -> "Predictor":
+        """Another one with the same newcomers, to which others may come; both share the trained model.
+
+        >>> other = model.copy()
+        >>> added = other.add([("yan", "knows", "zoe")])
+        >>> "yan" in other, "yan" in model
+        (True, False)
+        """
+        other = copy(self)
+        other._writing = Lock()
+        return other
+
     def embed(self, entity: str, relation: str | None = None) -> npt.NDArray[np.float32]:
-        """The vector of an entity; with a relation, as a question about its tails asks for it."""
+        """The vector of an entity; with a relation, as a question about its tails asks for it.
+
+        >>> model.embed("zoe").shape
+        (8,)
+        """
         state = self._state
         if relation is None:
             vector = self._mind.plain_vector(state, entity)
@@ -101,23 +138,79 @@ class Predictor:
         return found
 
     def tails(self, entity: str, relation: str, k: int = 10, known: bool = False) -> list[Answer]:
-        """The k best answers to (entity, relation, ?), best first; those known to be true only if asked for."""
+        """The k best answers to (entity, relation, ?), best first; those known to be true only if asked for.
+
+        >>> best, second = model.tails("zoe", "citizen_of", k=2)
+        >>> best.entity, best.truth > second.truth
+        ('land1', True)
+        >>> best.because.groundings[0].rule
+        'lives_in(x,z), city_in(z,y) => citizen_of(x,y)'
+        >>> best.because.groundings[0].premises
+        (('zoe', 'lives_in', 'city1'), ('city1', 'city_in', 'land1'))
+        """
         return self._answers(self._state, entity, self._mind.names.relation(relation), k, known)
 
     def heads(self, relation: str, entity: str, k: int = 10, known: bool = False) -> list[Answer]:
-        """The k best answers to (?, relation, entity); as `tails`."""
+        """The k best answers to (?, relation, entity); as `tails`.
+
+        >>> residents = [answer.entity for answer in model.heads("lives_in", "city1", k=100, known=True)]
+        >>> "zoe" in residents, "zoe" in [answer.entity for answer in model.heads("lives_in", "city1", k=100)]
+        (True, False)
+        """
         oriented = self._mind.names.relation(relation) + len(self._mind.names.relations)
         return self._answers(self._state, entity, oriented, k, known)
 
     def classify(self, triples: Iterable[Sequence[str]]) -> list[Verdict]:
-        """Whether each triple counts as true: by the model's thresholds; where it has none, by a truth of a half."""
+        """Whether each triple counts as true: by the model's thresholds; where it has none, by a truth of a half.
+
+        >>> verdicts = model.classify([("zoe", "citizen_of", "land1"), ("zoe", "citizen_of", "land2")])
+        >>> [verdict.is_true for verdict in verdicts]
+        [True, False]
+        """
+        curve = None if self.calibration is None else self.calibration.triples
+        return Judge(self._mind, self._state, curve, self.bundle.thresholds).verdicts([named(row) for row in triples])
+
+    def confidence(self, entity: str) -> Confidence:
+        """How much is known of an entity: whether it is enough for any answer, and which relation to learn next.
+
+        >>> found = model.confidence("zoe")
+        >>> found.facts, found.enough, found.best.fact
+        (2, True, ('zoe', 'citizen_of', 'land1'))
+        """
         state, names = self._state, self._mind.names
-        rows = [named(row) for row in triples]
-        asked: dict[tuple[str, int], Scores] = {}  # those about one head and relation are scored together
-        return [self._verdict(state, row, names.relation(row[1]), asked) for row in rows]
+        facts = self._num_facts(state, entity)
+        codes, groups = facts_groups(np.array([facts]))
+        like = groups[int(codes[0])]
+        asked, right = (0, 0) if self.calibration is None else self.calibration.first_right.get(like, (0, 0))
+        has = self._has_relations(state, entity)
+        counts, total = self._shared.company.counts(has)
+        return Confidence(
+            entity,
+            facts,
+            like,
+            asked,
+            right / asked if asked else None,
+            self._shared.teaching.lessons(has, counts / max(total, 1.0), entity, names),
+            self.calibration is not None,
+            lambda: self._best_missing(state, entity),
+        )
+
+    def _num_facts(self, state: State, entity: str) -> int:
+        if state.seat(entity) is not None:
+            return len(state.book.facts[entity])
+        relations, tails = self._mind.observed.adjacency.of(self._mind.names.seen(entity))
+        # A fact that ties an entity to itself stands there in both directions.
+        return int(((tails != self._mind.names.seen(entity)) | (relations < len(self._mind.names.relations))).sum())
 
     def neighbors(self, entity: str) -> list[Neighbor]:
-        """What an entity's vector rests on: its facts by name, then its virtual neighbours, highest label first."""
+        """What an entity's vector rests on: its facts by name, then its virtual neighbours, highest label first.
+
+        >>> for neighbor in model.neighbors("zoe"):
+        ...     print(neighbor.fact, "inferred" if neighbor.virtual else "stated")
+        ('zoe', 'knows', 'p03') stated
+        ('zoe', 'lives_in', 'city1') stated
+        ('zoe', 'citizen_of', 'land1') inferred
+        """
         found = list(self._neighbors(self._state, entity))
         return sorted(found, key=lambda one: (one.virtual, -one.label, one.fact))
 
@@ -126,6 +219,9 @@ class Predictor:
 
         Where a model has many relations, those are asked about that go with the entity's own in the observed graph;
         name others with ``relations``. Each is asked in both directions.
+
+        >>> model.suggest("zoe", k=1)[0].fact
+        ('zoe', 'citizen_of', 'land1')
         """
         state, size = self._state, len(self._mind.names.relations)
         state.seat(entity)
@@ -134,16 +230,24 @@ class Predictor:
         else:
             plain = [self._mind.names.relation(name) for name in relations]
             asked = [*plain, *(relation + size for relation in plain)]
+        return self._suggested(state, entity, k, asked)
+
+    def _suggested(self, state: State, entity: str, k: int, relations: Sequence[int]) -> list[Suggestion]:
         found: dict[Triple, Suggestion] = {}
-        for relation in asked:
+        for relation in relations:
             query, scores = self._query(state, entity, relation, known=False)
             for one in self._best(query, scores, k):
                 fact = self._mind.names.words(query.triple(one.entity))
-                found.setdefault(fact, Suggestion(fact, one.score, one.truth, one.because))
+                found.setdefault(fact, Suggestion(fact, one.score, one.truth, one.because, one.calibrated))
         return sorted(found.values(), key=lambda one: (-one.truth, -one.score, one.fact))[:k]
 
     def similar(self, entity: str, k: int = 10) -> list[tuple[str, float]]:
-        """The k entities whose vectors point most nearly the same way, with the cosine."""
+        """The k entities whose vectors point most nearly the same way, with the cosine.
+
+        >>> names = [name for name, cosine in model.similar("zoe", k=3)]
+        >>> len(names), "zoe" in names
+        (3, False)
+        """
         state = self._state
         own, place = self._mind.plain_vector(state, entity)[0], state.candidate(entity)
         everyone = self._mind.plain_vectors(state)
@@ -165,38 +269,20 @@ class Predictor:
         if k < 1:
             raise OptionError(f"k is {shown(k)}, but must be at least 1")
         places = best(scores, query.left_out, k)
-        truths = self._truths(scores, places)
+        truths = self._truths(query, scores, places)
         names = [query.state.name_of(place) for place in places]
         return [
-            Answer(name, float(scores[place]), truth, Because(query, name, k))
+            Answer(name, float(scores[place]), truth, Because(query, name, k), self.calibration is not None)
             for name, place, truth in zip(names, places, truths, strict=True)
         ]
 
-    def _truths(self, scores: Scores, places: npt.NDArray[np.intp]) -> list[float]:
+    def _truths(self, query: Query, scores: Scores, places: npt.NDArray[np.intp]) -> list[float]:
         """Of candidates, given the scores of all."""
-        if self.calibration is not None:
-            return [float(truth) for truth in self.calibration(scores[places])]
-        exact = scores.astype(np.float64)
-        if self._mind.blend is not None:
-            shares = np.exp(exact - exact.max())
-            return [float(share) for share in (shares / shares.sum())[places]]
-        return [float(truth) for truth in 1 / (1 + np.exp(-exact[places].clip(-500, 500)))]
-
-    def _verdict(self, state: State, fact: Triple, relation: int, asked: dict[tuple[str, int], Scores]) -> Verdict:
-        head, name, tail = fact
-        answer = state.candidate(tail)
-        if self._mind.blend is None:
-            score = self._mind.triple_score(state, head, relation, tail)
-            truth = self._truths(np.array([score], dtype=np.float32), np.zeros(1, dtype=np.intp))[0]
+        if self.calibration is None:
+            found = plain_truths(scores, places, self._mind.blend is not None)
         else:
-            if (head, relation) not in asked:
-                asked[head, relation] = self._mind.scores(state, head, relation)
-            scores = asked[head, relation]
-            score, truth = float(scores[answer]), self._truths(scores, np.array([answer]))[0]
-        limits = self.bundle.thresholds
-        if limits is None:
-            return Verdict(fact, truth >= 0.5, score, truth)
-        return Verdict(fact, score >= limits.relations.get(name, limits.overall), score, truth)
+            found = self.calibration.answers.truths(evidence(scores, query.left_out, places), query.relation)
+        return [float(truth) for truth in found]
 
     def _neighbors(self, state: State, entity: str) -> Iterator[Neighbor]:
         mind, seat = self._mind, state.seat(entity)
@@ -204,34 +290,31 @@ class Predictor:
         labels = mind.embedder.labels if seat is None else seat.arrival.labels
         row = mind.names.seen(entity) if seat is None else seat.place
         edges = slice(int(graph.rows.offsets[row]), int(graph.rows.offsets[row + 1]))
-        for source in sorted(set(graph.sources[edges].tolist())):
-            number = source - len(graph.facts)
-            if number < 0:
-                yield Neighbor(mind.words_at(graph.facts[source].tolist(), seat), False, 1.0)
-                continue
-            fact = mind.words_at(graph.virtual[number].tolist(), seat)
-            stated = fact[0], mind.names.relation(fact[1]), fact[2]
-            if seat is None:
-                virtual, group = mind.walks.conclusions(None, row, stated[1]), None
-            else:
-                virtual, group = seat.arrival.virtual, seat.arrival.group
-            yield Neighbor(fact, True, float(labels[number]), groundings_of(mind, virtual, group, stated))
+        sources = torch.unique(graph.sources[edges])
+        stated, inferred = sources[sources < len(graph.facts)], sources[sources >= len(graph.facts)] - len(graph.facts)
+        for fact in mind.words_at(graph.facts[stated], seat):
+            yield Neighbor(fact, False, 1.0)
+        virtual, group = (mind.neighbors, None) if seat is None else (seat.arrival.virtual, seat.arrival.group)
+        for fact, label in zip(mind.words_at(graph.virtual[inferred], seat), labels[inferred].tolist(), strict=True):
+            conclusion = fact[0], mind.names.relation(fact[1]), fact[2]
+            yield Neighbor(fact, True, label, groundings_of(mind, virtual, group, conclusion))
 
     def _likely_relations(self, state: State, entity: str) -> list[int]:
         """Oriented relations, those first that the entities with its relations have most often."""
-        mind, size = self._mind, len(self._mind.names.relations)
+        size = len(self._mind.names.relations)
         if 2 * size <= RELATIONS:
             return list(range(2 * size))
-        rows = mind.observed.adjacency
-        starts = np.repeat(np.arange(len(rows.offsets) - 1, dtype=np.int64), np.diff(rows.offsets))
-        pairs = np.unique(starts * 2 * size + rows.relations)
-        whose, relation = pairs // (2 * size), pairs % (2 * size)
-        own = np.zeros(2 * size, dtype=bool)
-        own[list(self._own_relations(state, entity))] = True
-        alike = np.bincount(whose[own[relation]], minlength=len(rows.offsets) - 1)
-        counts = np.bincount(relation, weights=alike[whose], minlength=2 * size)
+        counts, _ = self._shared.company.counts(self._has_relations(state, entity))
         order = np.argsort(-counts, kind="stable")[:RELATIONS]
         return [int(found) for found in order if counts[found] > 0]
+
+    def _has_relations(self, state: State, entity: str) -> Mask:
+        has = np.zeros(2 * len(self._mind.names.relations), dtype=bool)
+        has[list(self._own_relations(state, entity))] = True
+        return has
+
+    def _best_missing(self, state: State, entity: str) -> Suggestion | None:
+        return next(iter(self._suggested(state, entity, 1, self._likely_relations(state, entity))), None)
 
     def _own_relations(self, state: State, entity: str) -> Iterator[int]:
         if entity not in state.seats:
@@ -240,16 +323,21 @@ class Predictor:
             yield relation if head == entity else relation + len(self._mind.names.relations)
 
 
+class _Shared:
+    """What follows from the trained model alone: worked out when it is first needed, for a predictor and its copies."""
+
+    def __init__(self, mind: Mind) -> None:
+        self._mind = mind
+
+    @cached_property
+    def company(self) -> Company:
+        return Company.of(self._mind.observed)
+
+    @cached_property
+    def teaching(self) -> Teaching:
+        reasons = self._mind.walks.reasons
+        return Teaching.of(None if reasons is None else reasons.index, len(self._mind.names.relations))
+
+
 def _ends(facts: Iterable[Fact]) -> set[str]:
     return {name for fact in facts for name in (fact[0], fact[2])}
-
-
-def best(scores: npt.NDArray[np.floating], left_out: Mask, k: int) -> npt.NDArray[np.intp]:
-    """The places of the k highest scores, highest first, of equals the first one first."""
-    there = np.flatnonzero(~left_out)
-    if len(there) > k:
-        least = np.partition(scores[there], len(there) - k)[len(there) - k]
-        there = there[scores[there] >= least]
-    order = np.argsort(-scores[there], kind="stable")[:k]
-    found: npt.NDArray[np.intp] = there[order]
-    return found

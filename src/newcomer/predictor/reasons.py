@@ -44,9 +44,16 @@ class Query:
         mask = np.zeros(len(scores), dtype=bool)
         mask[:seen] = self.left_out[:seen]
         for other in np.flatnonzero(self.left_out[seen:]):
-            mask[state.order.get(self.state.newcomers[other], place)] = True
+            name = self.state.newcomers[other]
+            if name in state.seats:
+                mask[state.place(name)] = True
         mask[place] = False
         return rank_of(scores, place, mask)
+
+    @cached_property
+    def weighed(self) -> tuple[Weighed, ...]:
+        """The entity's known facts by the attention they have; the same for all answers."""
+        return attention(self.mind, self.state, self.entity, self.relation)
 
     @cached_property
     def conclusions(self) -> dict[str, tuple[VirtualNeighbors | None, Group | None]]:
@@ -111,7 +118,7 @@ class Because:
     @cached_property
     def weighed(self) -> tuple[Weighed, ...]:
         """The entity's known facts by the attention they have; none where the encoder has no query-aware layer."""
-        return attention(self._query.mind, self._query.state, self._query.entity, self._query.relation)
+        return self._query.weighed
 
     @cached_property
     def without(self) -> Triple | None:
@@ -163,11 +170,11 @@ def _each(mind: Mind, virtual: VirtualNeighbors, group: Group | None, row: int) 
     names, first = mind.names, int(virtual.offsets[row])
 
     def name(identifier: int) -> str:
-        return names.entities[identifier] if group is None else group.name(identifier, names)
+        return names.entity(identifier) if group is None else group.name(identifier, names)
 
     for place, (source, rule, premises) in enumerate(virtual.reasons(row), first):
         if source == LOGIC:
-            text = virtual.rules[rule].text(names.relations, names.entities)
+            text = mind.rule_text(virtual.rules, rule)
             support = int(virtual.rules.support[rule])
         else:
             text = virtual.path_rules.text(rule, names.relations)
@@ -195,5 +202,6 @@ def attention(mind: Mind, state: State, entity: str, relation: int) -> tuple[Wei
     for source, share in zip(sources, shares.tolist(), strict=True):
         if source < len(graph.facts):
             total[source] = total.get(source, 0.0) + share  # a fact about an entity and itself is two edges
-    facts = [(mind.words_at(graph.facts[source].tolist(), seat), share) for source, share in total.items()]
+    words = mind.words_at(graph.facts[list(total)], seat)
+    facts = zip(words, total.values(), strict=True)
     return tuple(Weighed(fact, share) for fact, share in sorted(facts, key=lambda one: (-one[1], one[0])))

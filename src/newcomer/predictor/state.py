@@ -3,8 +3,9 @@
 Candidates stand in one order: the seen entities by id, then the newcomers by name.
 """
 
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from threading import RLock
@@ -19,15 +20,24 @@ from torch import Tensor
 from newcomer.bundle import Bundle
 from newcomer.errors import OptionError, shown
 from newcomer.graph import UNKNOWN, Mask
-from newcomer.predictor.book import Book, Fact, Group, Names
+from newcomer.predictor.book import Book, Fact, Facts, Group, Names, Stored, Triple
 from newcomer.predictor.vectors import Arrival, Embedder
 from newcomer.predictor.walks import Walks
 from newcomer.rules.ranking import Evidence, RuleRanker
+from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import BlendedScorer
-from newcomer.training.restore import BLEND, load_model
+from newcomer.training.restore import (
+    BLEND,
+    NEWCOMER_LABELS,
+    NEWCOMER_SUPPORT,
+    SUPPORT,
+    beside,
+    load_model,
+    with_neighbors,
+)
 from newcomer.training.scorer import CERTAIN, Inferred, ModelScorer, lifted
 
-TABLE_BYTES = 1 << 28  # of the seen entities' vectors that are kept for queries to come
+TABLE_BYTES = 1 << 29  # of vectors that are kept for queries to come
 Scores = npt.NDArray[np.float32]
 
 
@@ -43,38 +53,105 @@ class Seat:
         return len(self.arrival.near) + self.number
 
 
+class Seats(Mapping[str, Seat]):
+    """The seat of each newcomer: that of the first arrival, but for those who came, moved or left since.
+
+    What follows from all seats is found from the first ones and the few that differ: newcomers may be many.
+    """
+
+    def __init__(self, first: "FirstSeats", changed: Mapping[str, Seat | None]) -> None:
+        self.first = first
+        self.changed = changed  # None: has left
+
+    def __getitem__(self, name: str) -> Seat:
+        seat = self.changed[name] if name in self.changed else self.first.seats.get(name)
+        if seat is None:
+            raise KeyError(name)
+        return seat
+
+    def __contains__(self, name: object) -> bool:
+        return self.changed[name] is not None if name in self.changed else name in self.first.seats  # type: ignore[index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def but(self, changes: Mapping[str, Seat | None]) -> "Seats":
+        """With other seats for some: for those who leave, None."""
+        changed = {**self.changed, **changes}
+        for name, seat in changes.items():
+            if seat is self.first.seats.get(name):
+                del changed[name]
+        return Seats(self.first, changed)
+
+    @cached_property
+    def arrivals(self) -> list[Arrival]:
+        """Everyone's arrivals, each once; the first one in front, whether or not all of it has left."""
+        moved = [seat.arrival for seat in self.changed.values() if seat is not None]
+        return list(dict.fromkeys([*self.first.arrivals, *moved]))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """All newcomers by name."""
+        return self._in_order[0]
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Where each, by name, stands when the newcomers of all arrivals are written one after the other."""
+        return self._in_order[1]
+
+    @cached_property
+    def _in_order(self) -> tuple[list[str], npt.NDArray[np.int64]]:
+        first, rows = self.first.names, self.first.rows
+        if not self.changed:
+            return first, rows
+        starts = dict(zip(self.arrivals, np.cumsum([0, *(one.size for one in self.arrivals)]).tolist(), strict=False))
+        names, gone = (
+            first.copy(),
+            sorted(bisect_left(first, name) for name in self.changed if name in self.first.seats),
+        )
+        for place in reversed(gone):
+            del names[place]
+        came = sorted((name, seat) for name, seat in self.changed.items() if seat is not None)
+        places = [bisect_left(names, name) for name, _ in came]
+        rows = np.insert(np.delete(rows, gone), places, [starts[seat.arrival] + seat.number for _, seat in came])
+        for place, (name, _) in zip(reversed(places), reversed(came), strict=True):
+            names.insert(place, name)
+        return names, rows
+
+
+class FirstSeats:
+    """The seats of those who were there from the start, all of one arrival."""
+
+    def __init__(self, arrival: Arrival | None) -> None:
+        self.arrivals = [] if arrival is None else [arrival]
+        self.seats = {} if arrival is None else _seats(arrival)
+        self.names = sorted(self.seats)
+        self.rows = np.array([self.seats[name].number for name in self.names], dtype=np.int64)
+
+
+def _seats(arrival: Arrival) -> dict[str, Seat]:
+    return {name: Seat(arrival, number) for number, name in enumerate(arrival.group.names)}
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """The newcomers that are there, with their facts and seats."""
 
     names: Names
     book: Book
-    seats: dict[str, Seat]
+    seats: Seats
 
-    @cached_property
+    @property
     def newcomers(self) -> list[str]:
         """By name."""
-        return sorted(self.seats)
+        return self.seats.names
 
-    @cached_property
-    def order(self) -> dict[str, int]:
-        """The place of each newcomer among the candidates."""
-        return {name: self.names.num_seen + place for place, name in enumerate(self.newcomers)}
-
-    @cached_property
-    def arrivals(self) -> list[Arrival]:
-        """Everyone's arrivals, each once."""
-        return list({id(seat.arrival): seat.arrival for seat in self.seats.values()}.values())
-
-    @cached_property
-    def rows(self) -> npt.NDArray[np.int64]:
-        """Where each newcomer, by name, stands when the newcomers of all arrivals are written one after the other."""
-        starts, total = {}, 0
-        for arrival in self.arrivals:
-            starts[id(arrival)] = total
-            total += arrival.size
-        seats = [self.seats[name] for name in self.newcomers]
-        return np.array([starts[id(seat.arrival)] + seat.number for seat in seats], dtype=np.int64)
+    def place(self, newcomer: str) -> int:
+        """The place of a newcomer that is there among the candidates."""
+        return self.names.num_seen + bisect_left(self.newcomers, newcomer)
 
     @property
     def num_candidates(self) -> int:
@@ -83,15 +160,16 @@ class State:
     def candidate(self, name: str) -> int:
         """The place of an entity among the candidates; an error where it is not there."""
         found = self.names.seen(name) if isinstance(name, str) else UNKNOWN
-        found = self.order.get(name, UNKNOWN) if found == UNKNOWN else found
-        if found == UNKNOWN:
+        if found != UNKNOWN:
+            return found
+        if name not in self.seats:
             raise OptionError(f"the entity {shown(name)} is not known; add facts of it first")
-        return found
+        return self.place(name)
 
     def name_of(self, candidate: int) -> str:
         """The name of a candidate."""
         seen = self.names.num_seen
-        return self.names.entities[candidate] if candidate < seen else self.newcomers[candidate - seen]
+        return self.names.entity(candidate) if candidate < seen else self.newcomers[candidate - seen]
 
     def seat(self, name: str) -> Seat | None:
         """The seat of a newcomer; None for a seen entity, an error for one that is not there."""
@@ -100,18 +178,11 @@ class State:
         self.candidate(name)
         return None
 
-    @cached_property
-    def facts_of_seen(self) -> dict[int, list[tuple[int, str]]]:
-        """What newcomers' facts say of seen entities: (oriented relation, newcomer) by id."""
-        found: dict[int, list[tuple[int, str]]] = {}
+    def told_of(self, entity: str) -> Iterator[tuple[int, str]]:
+        """What newcomers' facts say of a seen entity: (oriented relation, newcomer)."""
         size = len(self.names.relations)
-        for name, facts in self.book.facts.items():
-            for head, relation, tail in facts:
-                other, asked = (tail, relation + size) if head == name else (head, relation)
-                identifier = self.names.seen(other)
-                if identifier != UNKNOWN:
-                    found.setdefault(identifier, []).append((asked, name))
-        return found
+        for newcomer, (head, relation, _) in self.book.facts.about_seen(entity, self.names.seen(entity)):
+            yield (relation if head == entity else relation + size), newcomer
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,31 +211,43 @@ class Mind:
     """A loaded model: makes states, and scores candidates in them."""
 
     def __init__(self, bundle: Bundle, device: torch.device, threads: int | None = None) -> None:
-        settings = bundle.config.model
+        settings, bundle = bundle.config.model, with_neighbors(bundle, threads)
         model, labels, graph = load_model(bundle, device, threads)
-        self.observed = bundle.observed
+        self.observed, self.neighbors = bundle.observed, bundle.neighbors
         self.names = Names(bundle.observed.entities, bundle.observed.relations, graph.num_entities)
         self.blend = bundle.weights.get(BLEND)
         self.walks = Walks.of(bundle, graph.num_entities, self.blend is not None)
-        self.embedder = Embedder(model, graph, labels, settings.labels, settings.soft_label_c, settings.constrained)
+        support = beside(bundle, SUPPORT, device, len(graph.virtual))
+        options = settings.labels, settings.soft_label_c, settings.constrained
+        self.embedder = Embedder(model, graph, labels, *options, support)
         self.model, self.device = model, device
         self.inferred = _inferred(self.embedder)
-        size = graph.num_entities * settings.dim * 4
+        size = len(self.names.entities) * settings.dim * 4
         self._keep = max(4, TABLE_BYTES // size) if model.encoder.query_aware else 1
         self._tables: OrderedDict[int, _Table] = OrderedDict()
+        self._texts: WeakKeyDictionary[RuleSet, dict[int, str]] = WeakKeyDictionary()
         self._lock = RLock()
         self._first: State | None = None
-        self._first = self.start(Book.of(bundle.auxiliary, graph.num_entities), threads)
+        self._first = self._start(bundle, threads)
 
     @property
     def first(self) -> State:
         """The state after loading."""
         return cast(State, self._first)
 
-    def start(self, book: Book, threads: int | None) -> State:
-        """All newcomers of a book at once."""
-        seats = self._seated(book.facts, book, threads) if book.facts else {}
-        return State(self.names, book, seats)
+    def _start(self, bundle: Bundle, threads: int | None) -> State:
+        """All newcomers that the model was written with, at once."""
+        stored = Stored.of(bundle.auxiliary, self.names)
+        if not stored.newcomers:
+            return State(self.names, Book(Facts(stored, {})), Seats(FirstSeats(None), {}))
+        group, virtual = Group.stored(stored), bundle.newcomer_neighbors
+        if virtual is None or NEWCOMER_LABELS not in bundle.weights:
+            virtual = self.walks.ground(group, threads)
+            arrival = self.embedder.arrive(group, virtual)
+        else:
+            told = (beside(bundle, name, self.device, len(virtual)) for name in (NEWCOMER_LABELS, NEWCOMER_SUPPORT))
+            arrival = self.embedder.arrive(group, virtual, *told)
+        return State(self.names, Book(Facts(stored, {})), Seats(FirstSeats(arrival), {}))
 
     def added(self, state: State, facts: Iterable[Fact]) -> State:
         """The state with more facts."""
@@ -182,15 +265,13 @@ class Mind:
         if self.walks.names_newcomers:
             concerned |= state.seats.keys()
         # Whoever was tied to an end of such a fact still is, so that all it concerns are found from its ends.
-        seats = dict(state.seats)
-        for name in concerned:
-            seats.pop(name, None)
+        seats: dict[str, Seat | None] = dict.fromkeys(name for name in concerned if name in state.seats)
         waiting = {name for name in concerned if name in book.facts}
         while waiting:
             members = self.tied(book, min(waiting))
             waiting -= members
-            seats |= self._seats_at_start(members, book) or self._seated(members, book, 1)
-        return State(self.names, book, seats)
+            seats |= self._seats_at_start(members, book) or self._seated(members, book)
+        return State(self.names, book, state.seats.but(seats))
 
     def tied(self, book: Book, name: str) -> set[str]:
         """The newcomers whose vectors depend on each other."""
@@ -205,13 +286,15 @@ class Mind:
             return None
         return {name: start.seats[name] for name in members}
 
-    def _seated(self, members: Iterable[str], book: Book, threads: int | None) -> dict[str, Seat]:
+    def _seated(self, members: Iterable[str], book: Book) -> dict[str, Seat]:
         group = Group.of(members, book, self.names)
-        arrival = self.embedder.arrive(group, self.walks.ground(group, threads))
-        return {name: Seat(arrival, number) for number, name in enumerate(group.names)}
+        return _seats(self.embedder.arrive(group, self.walks.ground(group)))
 
     def group(self, state: State, name: str) -> Group:
         """A newcomer with those it is tied to."""
+        arrival = state.seats[name].arrival
+        if arrival not in state.seats.first.arrivals:  # there everyone is together, tied or not
+            return arrival.group
         return Group.of(self.tied(state.book, name), state.book, self.names)
 
     def vector(self, state: State, name: str, query: int) -> Tensor:
@@ -235,19 +318,28 @@ class Mind:
         with torch.no_grad():
             everyone = torch.arange(self.names.num_seen, device=self.device)
             seen = self.embedder.plain(self.embedder.states, everyone)
-            parts = [self.embedder.plain(arrival.states, arrival.everyone) for arrival in state.arrivals]
+            parts = [self.embedder.plain(arrival.states, arrival.everyone) for arrival in state.seats.arrivals]
             return torch.cat([seen, self._by_name(state, parts)])
 
-    def words_at(self, triple: Sequence[int], seat: Seat | None) -> tuple[str, str, str]:
-        """By name a triple of ids, or of the places of an arrival."""
+    def words_at(self, triples: Tensor, seat: Seat | None) -> list[Triple]:
+        """By name triples (n, 3) of ids, or of the places of an arrival."""
+        heads, relations, tails = triples.cpu().numpy().T
+        of_relations = self.names.relations.names_of(relations)
+        return list(zip(self._names_at(heads, seat), of_relations, self._names_at(tails, seat), strict=True))
 
-        def name(end: int) -> str:
-            if seat is None:
-                return self.names.entities[end]
-            near = seat.arrival.near
-            return self.names.entities[int(near[end])] if end < len(near) else seat.arrival.group.names[end - len(near)]
+    def _names_at(self, ends: npt.NDArray[np.integer], seat: Seat | None) -> list[str]:
+        name = self.names.entity
+        if seat is None:
+            return [name(end) for end in ends.tolist()]
+        near, newcomers = seat.arrival.near.tolist(), seat.arrival.group.names
+        return [name(near[end]) if end < len(near) else newcomers[end - len(near)] for end in ends.tolist()]
 
-        return name(triple[0]), self.names.relations[triple[1]], name(triple[2])
+    def rule_text(self, rules: RuleSet, row: int) -> str:
+        """A rule in words; many answers have the same."""
+        texts = self._texts.setdefault(rules, {})
+        if row not in texts:
+            texts[row] = rules[row].text(self.names.relations, self.names.entities)
+        return texts[row]
 
     def _ids(self, values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
@@ -285,8 +377,11 @@ class Mind:
         answer = state.candidate(tail)
         if self.blend is not None:
             return float(self.scores(state, head, relation)[answer])
-        inverse = (relation + self.model.num_relations) % (2 * self.model.num_relations)
-        ends = self.vector(state, head, relation), self.vector(state, tail, inverse)
+        if self.model.own_answers and state.seat(tail) is not None and state.seat(head) is None:
+            # A newcomer is asked about, whichever end it is.
+            head, relation, tail = tail, (relation + self.model.num_relations) % (2 * self.model.num_relations), head
+            answer = state.candidate(tail)
+        ends = self.vector(state, head, relation), self._answer(state, tail, relation)
         with torch.no_grad():
             score = self.model.decoder.triples(ends[0], self._ids([relation]), ends[1]).float()
             answers, added = self._lifts(state, head, relation)
@@ -295,10 +390,18 @@ class Mind:
                 score = lifted(score, added[mine][:1], score.new_tensor(CERTAIN))
         return float(score[0])
 
+    def _answer(self, state: State, name: str, relation: int) -> Tensor:
+        """(1, d): an entity as an answer to an oriented relation."""
+        if self.model.own_answers and state.seat(name) is None:
+            return self.embedder.states.layers[0][self._ids([self.names.seen(name)])]
+        if self.model.own_answers:
+            return self.plain_vector(state, name)
+        return self.vector(state, name, (relation + self.model.num_relations) % (2 * self.model.num_relations))
+
     def _candidates(self, state: State, relation: int) -> tuple[Tensor, Tensor]:
         """(seen, d) and (newcomers, d): vectors to compare with what (?, relation) looks for."""
         query = (relation + self.model.num_relations) % (2 * self.model.num_relations)
-        query = query if self.model.encoder.query_aware else 0
+        query = query if self.model.encoder.query_aware and not self.model.own_answers else 0
         with self._lock:
             table = self._tables.get(query) or _Table(self.embedder.everyone(query))
             self._tables[query] = table
@@ -306,22 +409,22 @@ class Mind:
             while len(self._tables) > self._keep:
                 self._tables.popitem(last=False)
 
-            missing = [arrival for arrival in state.arrivals if arrival not in table.arrived]
+            missing = [arrival for arrival in state.seats.arrivals if arrival not in table.arrived]
             table.arrived.update(zip(missing, self.embedder.all_arrived(missing, query), strict=True))
-            return table.seen, self._by_name(state, [table.arrived[arrival] for arrival in state.arrivals])
+            return table.seen, self._by_name(state, [table.arrived[arrival] for arrival in state.seats.arrivals])
 
     def _by_name(self, state: State, parts: list[Tensor]) -> Tensor:
         """(newcomers, d): out of a table for each arrival those who are there, by name."""
-        if not state.seats:
+        if not parts:
             return self.embedder.states.layers[0][:0]
-        return torch.cat(parts)[torch.from_numpy(state.rows).to(self.device)]
+        return torch.cat(parts)[torch.from_numpy(state.seats.rows).to(self.device)]
 
     def _lifts(self, state: State, name: str, relation: int) -> tuple[Tensor, Tensor]:
         """Candidates that rules infer as answers, and what they add to the truth of each."""
         if self.inferred is None:
             return self._ids([]), torch.empty(0, device=self.device)
         seat = state.seat(name)
-        arrivals = state.arrivals if seat is None else [seat.arrival]
+        arrivals = state.seats.arrivals if seat is None else [seat.arrival]
         found = [self._lifts_of(state, arrival, name, relation) for arrival in arrivals]
         if seat is None:
             key = self._ids([self.names.seen(name) * 2 * self.model.num_relations + relation])
@@ -368,7 +471,7 @@ class Mind:
         row = np.zeros(state.num_candidates)
         row[: self.names.num_seen] = values[: self.names.num_seen]
         if group is not None:
-            row[[state.order[name] for name in group.names]] = values[group.ids]
+            row[[state.place(name) for name in group.names]] = values[group.ids]
         return row
 
     def known(self, state: State, name: str, relation: int) -> Mask:
@@ -380,8 +483,7 @@ class Mind:
         entity = self.names.seen(name)
         relations, tails = self.observed.adjacency.of(entity)
         mask[tails[relations == relation]] = True
-        told = state.facts_of_seen.get(entity, [])
-        mask[[state.order[other] for asked, other in told if asked == relation]] = True
+        mask[[state.place(other) for asked, other in state.told_of(name) if asked == relation]] = True
         return mask
 
     def _stated(self, state: State, name: str, relation: int) -> Iterator[int]:

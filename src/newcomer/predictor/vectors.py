@@ -5,7 +5,9 @@ of their own: the seen entities that their facts, virtual neighbours and premise
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +16,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
-from newcomer.nn.encoders import LANEncoder, MeanEncoder, States, VNEncoder
-from newcomer.nn.layers import SLOPE, Edges, row_products
+from newcomer.nn.encoders import MeanEncoder, States, VNEncoder
+from newcomer.nn.layers import SLOPE, Edges, QueryLayer, row_products
 from newcomer.nn.model import Model
-from newcomer.nn.sparse import Rows, row_softmax
+from newcomer.nn.soft_labels import grounding_support, soft_labels
+from newcomer.nn.sparse import Rows, row_softmax, weighted_sum
 from newcomer.predictor.book import Group
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.training.graph import TrainingGraph, build_training_graph
-from newcomer.training.scorer import rule_support, virtual_labels
+from newcomer.training.scorer import rule_support
+
+CROWD = 64  # from so many newcomers on, an arrival is asked as a crowd
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,26 +51,62 @@ class Arrival:
         return torch.arange(self.size, device=self.near.device) + len(self.near)
 
 
+class Crowd:
+    """Many entities of one space, asked one thing after another: what no question changes is found once."""
+
+    def __init__(self, layer: QueryLayer, states: States, first: int = 0) -> None:
+        """Those whose places are from ``first`` on."""
+        edges, vectors = states.edges, states.layers[-1]
+        start = int(edges.rows.offsets[first])
+        self.rows = Rows(edges.rows.offsets[first:] - start, edges.rows.columns[start:], edges.rows.width)
+        self.layer, self.vectors, self.own = layer, vectors, vectors[first:]
+        self.weights = edges.weights[start:]
+        self.of_entity = row_products(self.own, layer.entity_map @ layer.attention[0])
+        self.of_query = row_products(layer.queries, layer.query_map @ layer.attention[1])
+        self.of_neighbor = row_products(vectors, layer.entity_map @ layer.attention[2])[self.rows.columns]
+
+    def asked(self, query: int) -> Tensor:
+        """(n, d): everyone as an oriented relation asks for them; as the layer itself says, to the bit."""
+        logits = (self.of_entity + self.of_query[query])[self.rows.row_ids()] + self.of_neighbor
+        shares = row_softmax(self.rows, functional.leaky_relu(logits, SLOPE), self.weights)
+        attended = weighted_sum(self.rows, shares, self.vectors)
+        return attended + self.own if self.layer.residual else attended
+
+
 class Embedder:
     """A model and its seen entities, ready to embed whoever arrives."""
 
     def __init__(
-        self, model: Model, graph: TrainingGraph, labels: Tensor, mode: str, c: float, constrained: bool
+        self,
+        model: Model,
+        graph: TrainingGraph,
+        labels: Tensor,
+        mode: str,
+        c: float,
+        constrained: bool,
+        support: Tensor | None = None,
     ) -> None:
         self.model, self.encoder, self.device = model, model.encoder, labels.device
         self.num_seen, self.num_relations = graph.num_entities, graph.num_relations
         self.mode, self.c, self.constrained = mode, c, constrained and mode != "none"
         self.graph, self.labels = graph, labels
+        self._layer = self.encoder.query if isinstance(self.encoder, VNEncoder) else None
+        self._crowds: WeakKeyDictionary[Arrival, Crowd] = WeakKeyDictionary()
         with torch.no_grad():
-            ones = torch.ones(len(graph.facts), device=self.device)
-            self.states = self.encoder.states(graph.edges(torch.cat([ones, labels])))
-            self.added = self._added(self.model, self.states, graph) if self.constrained else None
+            self.states = self.encoder.states(graph.edges(self._weights(graph, labels)))
+            self.added = self._added(self.model, self.states, graph, support) if self.constrained else None
 
-    def _added(self, model: Model, states: States, graph: TrainingGraph) -> Tensor:
-        if self.mode == "hard":
+    @property
+    def _needs_support(self) -> bool:
+        return self.constrained and self.mode == "soft"
+
+    def _added(self, model: Model, states: States, graph: TrainingGraph, support: Tensor | None) -> Tensor:
+        """What rules add to the truth of each virtual triple; ``support`` where it is known."""
+        if not self._needs_support:
             return torch.ones(len(graph.virtual), device=self.device)
-        every = torch.arange(len(graph.virtual), device=self.device)
-        return self.c * rule_support(model, states, graph, every)
+        if support is None:
+            support = rule_support(model, states, graph, torch.arange(len(graph.virtual), device=self.device))
+        return self.c * support
 
     def seen(self, entities: Tensor, queries: Tensor) -> Tensor:
         """(n, d): vectors of seen entities as these oriented relations ask for them; looks at their edges only."""
@@ -88,12 +129,32 @@ class Embedder:
         return States(layers, Edges(rows, edges.relations[entries], edges.weights[entries]), nodes), places
 
     def everyone(self, query: int) -> Tensor:
-        """(seen, d): all seen entities as an oriented relation asks for them."""
+        """(seen, d): all seen entities as answers that an oriented relation asks back."""
+        if self.model.own_answers:
+            return self.states.layers[0]
+        if self._layer is not None:
+            return self._seen_crowd.asked(query)
         entities = torch.arange(self.num_seen, device=self.device)
         return self.encoder.embed(self.states, entities, torch.full_like(entities, query))
 
-    def all_arrived(self, arrivals: list[Arrival], query: int) -> tuple[Tensor, ...]:
-        """(newcomers, d) for each arrival: everyone as an oriented relation asks for them."""
+    @cached_property
+    def _seen_crowd(self) -> Crowd:
+        return Crowd(cast(QueryLayer, self._layer), self.states)
+
+    def all_arrived(self, arrivals: list[Arrival], query: int) -> list[Tensor]:
+        """(newcomers, d) for each arrival: everyone as answers that an oriented relation asks back."""
+        if self.model.own_answers:
+            return [self.plain(arrival.states, arrival.everyone) for arrival in arrivals]
+        few = [arrival for arrival in arrivals if self._layer is None or arrival.size < CROWD]
+        found = dict(zip(few, self._few_arrived(few, query), strict=True))
+        return [found[one] if one in found else self._crowd(one).asked(query) for one in arrivals]
+
+    def _crowd(self, arrival: Arrival) -> Crowd:
+        if arrival not in self._crowds:
+            self._crowds[arrival] = Crowd(cast(QueryLayer, self._layer), arrival.states, len(arrival.near))
+        return self._crowds[arrival]
+
+    def _few_arrived(self, arrivals: list[Arrival], query: int) -> tuple[Tensor, ...]:
         if len(arrivals) > 1 and isinstance(self.encoder, VNEncoder | MeanEncoder):
             states, places = side_by_side(arrivals)
             vectors = self.encoder.embed(states, places, torch.full_like(places, query))
@@ -103,11 +164,8 @@ class Embedder:
         return tuple(self.encoder.embed(states, places, torch.full_like(places, query)) for states, places in every)
 
     def plain(self, states: States, places: Tensor) -> Tensor:
-        """(n, d): vectors that no query asked for: the last layer before one does, or an average of neighbours."""
-        if isinstance(self.encoder, VNEncoder):
-            return states.layers[-1][places]
-        average = MeanEncoder.embed if isinstance(self.encoder, LANEncoder) else type(self.encoder).embed
-        return average(cast(MeanEncoder, self.encoder), states, places, torch.zeros_like(places))
+        """(n, d): vectors that no query asked for."""
+        return self.encoder.plain(states, places)
 
     def plain_seen(self, entities: Tensor) -> Tensor:
         """(n, d): the same for seen entities; looks at their edges only."""
@@ -115,7 +173,7 @@ class Embedder:
 
     def shares(self, states: States, place: int, query: int) -> Tensor | None:
         """(edges,): the attention of the query-aware layer to each edge of an entity; None without that layer."""
-        layer = self.encoder.query if isinstance(self.encoder, VNEncoder) else None
+        layer = self._layer
         if layer is None:
             return None
         entity = torch.tensor([place], device=self.device)
@@ -126,16 +184,33 @@ class Embedder:
         logits = asked + row_products(last[rows.columns], layer.entity_map @ layer.attention[2])
         return row_softmax(rows, functional.leaky_relu(logits, SLOPE), states.edges.weights[entries])
 
-    def arrive(self, group: Group, virtual: VirtualNeighbors | None) -> Arrival:
-        """Encode newcomers by their facts; then, where these make rules infer more, by both."""
+    def arrive(
+        self,
+        group: Group,
+        virtual: VirtualNeighbors | None,
+        labels: Tensor | None = None,
+        support: Tensor | None = None,
+    ) -> Arrival:
+        """Encode newcomers by their facts; then, where these make rules infer more, by both.
+
+        Where the labels (and the support of rules, if that is needed) are known, nobody looks at premises.
+        """
+        used = virtual
+        if virtual is not None and labels is not None and (support is not None or not self._needs_support):
+            used = virtual.without_groundings()
         spoken_of = [group.facts.heads, group.facts.tails]
-        if virtual is not None:
-            spoken_of += [virtual.triples.heads, virtual.triples.tails, virtual.premises[:, :, [0, 2]].reshape(-1)]
+        if used is not None:
+            spoken_of += [used.triples.heads, used.triples.tails, used.premises[:, :, [0, 2]].reshape(-1)]
         near = np.unique(np.concatenate(spoken_of))
         near = near[(near >= 0) & (near < self.num_seen)]
-        graph = self._space(group, near, virtual)
+        graph = self._space(group, near, used)
+        places = torch.from_numpy(near.astype(np.int64)).to(self.device)
         with torch.no_grad():
-            return self._encoded(group, torch.from_numpy(near.astype(np.int64)).to(self.device), graph, virtual)
+            if labels is None:
+                labels = self._believed(places, graph)
+            states = self._extended(places, graph, self._weights(graph, labels))
+            added = self._added(cast(Model, _Ends(self, places)), states, graph, support) if self.constrained else None
+        return Arrival(group, places, states, graph, virtual, labels, added)
 
     def _space(self, group: Group, near: Ids, virtual: VirtualNeighbors | None) -> TrainingGraph:
         """Facts and virtual triples with places instead of ids; both ascend alike, so that sums keep their order."""
@@ -155,17 +230,27 @@ class Embedder:
         moved = replace(virtual, triples=placed(virtual.triples), premises=premises)
         return build_training_graph(facts, len(ids), moved, self.device)
 
-    def _encoded(self, group: Group, near: Tensor, graph: TrainingGraph, virtual: VirtualNeighbors | None) -> Arrival:
-        stated = torch.ones(len(graph.facts), device=self.device)
-        labels = torch.zeros(len(graph.virtual), device=self.device)
-        states = self._extended(near, graph, torch.cat([stated, labels]))
-        model = cast(Model, _Ends(self, near))
-        if len(labels) and self.mode != "none":
-            every = torch.arange(len(labels), device=self.device)
-            labels = virtual_labels(model, states, graph, every, self.mode, self.c)
-            states = self._extended(near, graph, torch.cat([stated, labels]))
-        added = self._added(model, states, graph) if self.constrained else None
-        return Arrival(group, near, states, graph, virtual, labels, added)
+    def _believed(self, near: Tensor, graph: TrainingGraph) -> Tensor:
+        """The labels of an arrival's virtual triples, with the newcomers embedded by their facts."""
+        silent = torch.zeros(len(graph.virtual), device=self.device)
+        if len(silent) == 0 or self.mode == "none":
+            return silent
+        if self.mode == "hard":
+            return torch.ones_like(silent)
+        states = self._extended(near, graph, self._weights(graph, silent))
+        # Conclusions and premises are about the same few entities: their truths are found together.
+        premises = graph.groundings.premises
+        there = premises[:, :, 1] >= 0
+        truths = _Ends(self, near).truths(states, torch.cat([graph.virtual, premises[there]]))
+        of_premises = torch.ones(there.shape, device=self.device)
+        of_premises[there] = truths[len(silent) :]
+        rows, _ = graph.groundings_of(torch.arange(len(silent), device=self.device))
+        support = grounding_support(rows, graph.groundings.confidence, of_premises)
+        return soft_labels(truths[: len(silent)], support, self.c)
+
+    def _weights(self, graph: TrainingGraph, labels: Tensor) -> Tensor:
+        """A weight a triple: facts are certain."""
+        return torch.cat([torch.ones(len(graph.facts), device=self.device), labels])
 
     def _extended(self, near: Tensor, graph: TrainingGraph, weights: Tensor) -> States:
         """The newcomers beside seen entities whose own edges nobody needs here."""
@@ -186,13 +271,18 @@ class _Ends:
 
     def truths(self, states: States, triples: Tensor) -> Tensor:
         """(n,): truth values in 0..1."""
-        heads, relations, tails = triples.unbind(dim=1)
         model = self.embedder.model
+        if model.own_answers:
+            triples = model.oriented(triples, len(self.near))
+        heads, relations, tails = triples.unbind(dim=1)
         ends, queries = torch.cat([heads, tails]), torch.cat([relations, model.inverse(relations)])
         is_seen = ends < len(self.near)
         vectors = states.layers[0].new_empty(len(ends), states.layers[0].shape[1])
         vectors[is_seen] = self.embedder.seen(self.near[ends[is_seen]], queries[is_seen])
         vectors[~is_seen] = model.encoder.embed(states, ends[~is_seen], queries[~is_seen])
+        if model.own_answers:
+            answers = torch.arange(len(ends), device=ends.device) >= len(heads)
+            vectors[answers] = model.answers(states, tails, relations)
         scores = model.decoder.triples(vectors[: len(heads)], relations, vectors[len(heads) :])
         return torch.sigmoid(scores)
 

@@ -20,7 +20,7 @@ from newcomer.graph import Adjacency, Graph, Ids, TripleArray, Vocabulary, read_
 from newcomer.predictor.book import Group
 from newcomer.rules.index import RuleIndex, Surroundings, surroundings
 from newcomer.rules.limits import thread_count
-from newcomer.rules.neighbors import Grounder, NeighborLimits, VirtualNeighbors, gather
+from newcomer.rules.neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, gather
 from newcomer.rules.paths import PathLimits
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
@@ -148,7 +148,7 @@ class Walks:
             ready.facts, ready.world = rows, world
             found = gather(ready, ids, self.paths, self.seed, thread_count(threads))
         there = np.empty(0, dtype=np.int32) if group is None else group.ids
-        return _about_those(found, there, self.rows.num_seen)
+        return about_those(found, there, self.rows.num_seen)
 
     def evidence(self, group: Group | None, entity: int, relation: int) -> Evidence:
         """What the rules say of every id as an answer; one row."""
@@ -176,9 +176,7 @@ def _counted(rules: RuleSet) -> bool:
 
 def _grounder(rules: RuleSet, rows: Rows, limits: NeighborLimits) -> Grounder:
     base = rows.base
-    grounder = Grounder(rules, Adjacency(base.offsets, base.relations, base.tails), limits)
-    grounder.world = base
-    return grounder
+    return Grounder(rules, Adjacency(base.offsets, base.relations, base.tails), limits, base)
 
 
 def _only(grounder: Grounder, relation: int) -> Grounder:
@@ -191,33 +189,10 @@ def _only(grounder: Grounder, relation: int) -> Grounder:
 
 
 def _ranker(rules: RuleSet, rows: Rows, observed: Graph, room: int) -> RuleRanker:
-    ranker = RuleRanker.build(rules, observed.adjacency, observed)
-    return replace(ranker, world=rows.base, observed=_widened(observed, observed.num_entities + room))
+    index = RuleIndex.build(rules, rules.smoothed_confidence)
+    return RuleRanker(index, observed.adjacency, rows.base, _widened(observed, observed.num_entities + room))
 
 
 def _widened(observed: Graph, size: int) -> Graph:
     """The same facts among more entities, whose names nobody asks for."""
     return Graph.build(Vocabulary(pa.nulls(size, pa.string())), observed.relations, observed.triples)
-
-
-def _about_those(found: VirtualNeighbors, there: Ids, num_seen: int) -> VirtualNeighbors:
-    """The conclusions whose ends are seen or there: a rule may name a newcomer that has left."""
-    ends = found.triples
-    keep = np.ones(len(found), dtype=bool)
-    for column in (ends.heads, ends.tails):
-        keep &= (column < num_seen) | np.isin(column, there)
-    if keep.all():
-        return found
-    rows = np.repeat(keep, found.grounding_counts)
-    offsets = np.concatenate([[0], np.cumsum(found.grounding_counts[keep])]).astype(np.int64)
-    return replace(
-        found,
-        triples=ends.take(keep),
-        confidence=found.confidence[keep],
-        kinds=found.kinds[keep],
-        offsets=offsets,
-        grounding_source=found.grounding_source[rows],
-        grounding_rule=found.grounding_rule[rows],
-        grounding_strength=found.grounding_strength[rows],
-        premises=found.premises[rows],
-    )

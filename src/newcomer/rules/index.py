@@ -6,6 +6,7 @@ the constant their head names.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +83,11 @@ class RuleIndex:
             by_edge,
             _offsets(by_edge.head, size),
         )
+
+    @cached_property
+    def strength_of_level(self) -> Floats:
+        """The strength that each level stands for."""
+        return -np.unique(-self.strength)
 
 
 def _offsets(sorted_keys: npt.NDArray[np.integer], size: int) -> Offsets:

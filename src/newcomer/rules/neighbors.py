@@ -8,7 +8,7 @@ stand with observed facts and newcomers with auxiliary ones.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +99,38 @@ class VirtualNeighbors:
     def grounding_counts(self) -> Ids:
         return np.diff(self.offsets).astype(np.int32)
 
+    @property
+    def logic(self) -> Mask:
+        """Which groundings are of logic rules."""
+        mask: Mask = self.grounding_source == LOGIC
+        return mask
+
+    def where(self, keep: Mask) -> "VirtualNeighbors":
+        """The triples under a mask, with their groundings."""
+        rows = np.repeat(keep, self.grounding_counts)
+        return replace(
+            self,
+            triples=self.triples.take(keep),
+            confidence=self.confidence[keep],
+            kinds=self.kinds[keep],
+            offsets=np.concatenate([[0], np.cumsum(self.grounding_counts[keep])]).astype(np.int64),
+            grounding_source=self.grounding_source[rows],
+            grounding_rule=self.grounding_rule[rows],
+            grounding_strength=self.grounding_strength[rows],
+            premises=self.premises[rows],
+        )
+
+    def without_groundings(self) -> "VirtualNeighbors":
+        """The same triples, for those who ask no reasons."""
+        return replace(
+            self,
+            offsets=np.zeros_like(self.offsets),
+            grounding_source=self.grounding_source[:0],
+            grounding_rule=self.grounding_rule[:0],
+            grounding_strength=self.grounding_strength[:0],
+            premises=self.premises[:0],
+        )
+
     def degrees(self, num_entities: int) -> Ids:
         """How many virtual triples each entity is in."""
         ends = np.concatenate([self.triples.heads, self.triples.tails])
@@ -114,14 +146,20 @@ class VirtualNeighbors:
 class Grounder:
     """Rules and a graph made ready, so that each entity costs only what its neighbourhood costs."""
 
-    def __init__(self, rules: RuleSet, facts: Adjacency, limits: NeighborLimits | None = None) -> None:
+    def __init__(
+        self,
+        rules: RuleSet,
+        facts: Adjacency,
+        limits: NeighborLimits | None = None,
+        world: Surroundings | None = None,
+    ) -> None:
         self.limits = limits or NeighborLimits()
         self.rules = rules.where(self.limits.chosen(rules))
         self.strength = strength_of(self.rules, self.limits.measure)
         self.num_relations = rules.num_relations
         self.index = RuleIndex.build(self.rules, self.strength)
         self.facts = facts
-        self.world: Surroundings = surroundings(facts, rules.num_relations)
+        self.world: Surroundings = world or surroundings(facts, rules.num_relations)
 
     def ground(self, entity: int, relations: Ids, tails: Ids) -> Ids:
         """Rows (rule, oriented relation, other end, middle nodes) for an entity with these sorted facts."""
@@ -145,8 +183,11 @@ class Grounder:
         def work(part: Ids) -> list[Ids]:
             return [self.ground(int(entity), *self.facts.of(int(entity))) for entity in part]
 
-        with ThreadPoolExecutor(max(threads, 1)) as pool:
-            found = [rows for part in pool.map(work, slices) for rows in part]
+        if min(threads, len(slices)) <= 1:
+            found = [rows for part in slices for rows in work(part)]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                found = [rows for part in pool.map(work, slices) for rows in part]
         counts = [len(rows) for rows in found]
         table = np.concatenate([np.empty((0, 5), dtype=np.int32), *found])
         return _logic_groundings(self, np.repeat(asked, counts).astype(np.int32), table)
@@ -201,6 +242,14 @@ def gather(
     rows = _joined(parts)
     rows = rows.take(_within_cap(rows, grounder.limits.max_per_entity))
     return _collect(grounder.rules, path_rules, rows)
+
+
+def about_those(found: VirtualNeighbors, there: Ids, num_seen: int) -> VirtualNeighbors:
+    """The conclusions whose ends are seen or there: a rule may name a newcomer that nothing is known of."""
+    keep = np.ones(len(found), dtype=bool)
+    for column in (found.triples.heads, found.triples.tails):
+        keep &= (column < num_seen) | np.isin(column, there)
+    return found if keep.all() else found.where(keep)
 
 
 def _no_path_rules(num_relations: int) -> PathRules:

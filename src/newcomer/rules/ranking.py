@@ -65,25 +65,24 @@ class RuleRanker:
 
     def scores(self, entities: Ids, relations: Ids) -> Floats:
         """One row of scores a query; relation ids from R on ask for heads."""
+        return self._scores(entities, relations, None)
+
+    def _scores(self, entities: Ids, relations: Ids, confidence: Floats | None) -> Floats:
         rows = np.zeros((len(entities), self.observed.num_entities))
-        shares = np.array_split(np.arange(len(entities)), min(self.threads, max(len(entities), 1)))
+        shares = np.array_split(np.arange(len(entities), dtype=np.int32), min(self.threads, max(len(entities), 1)))
+        if len(shares) == 1:
+            self._fill(entities, relations, shares[0], rows, confidence)
+            return rows
         with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(lambda share: self._fill(entities, relations, share, rows), shares))
+            list(pool.map(lambda share: self._fill(entities, relations, share, rows, confidence), shares))
         return rows
 
     def evidence(self, entities: Ids, relations: Ids) -> Evidence:
         """The scores, and what stands behind them."""
         confidence = np.zeros((len(entities), self.observed.num_entities))
-        distinct = -np.unique(-self.index.strength)
-        stamps = np.zeros(self.observed.num_entities, dtype=np.int32)
-        for place, (entity, relation) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
-            stamps[:] = 0
-            votes = self._votes(entity, relation, stamps)
-            # The strongest rule comes first, so that it is written last.
-            confidence[place, votes[::-1, 0]] = distinct[votes[::-1, 1]]
-        return Evidence(self.scores(entities, relations), confidence)
+        return Evidence(self._scores(entities, relations, confidence), confidence)
 
-    def _fill(self, entities: Ids, relations: Ids, share: Ids, rows: Floats) -> None:
+    def _fill(self, entities: Ids, relations: Ids, share: Ids, rows: Floats, confidence: Floats | None) -> None:
         stamps = np.zeros(self.observed.num_entities, dtype=np.int32)
         counts = np.zeros(self.observed.num_entities, dtype=np.int32)
         for place in share:
@@ -91,6 +90,9 @@ class RuleRanker:
             stamps[:] = 0
             votes = self._votes(entity, relation, stamps)
             self._score(votes, counts, rows[place])
+            if confidence is not None:
+                # The strongest rule comes first, so that it is written last.
+                confidence[place, votes[::-1, 0]] = self.index.strength_of_level[votes[::-1, 1]]
             if self.by_frequency:
                 self._add_frequencies(relation, rows[place])
 
@@ -124,8 +126,7 @@ class RuleRanker:
         if self.aggregation == "maximum":
             lexicographic_scores(votes, counts, row)
         else:
-            distinct = -np.unique(-self.index.strength)
-            noisy_or_scores(votes, distinct, row)
+            noisy_or_scores(votes, self.index.strength_of_level, row)
 
     def _add_frequencies(self, relation: int, row: Floats) -> None:
         """Add a share below any difference between rule scores."""

@@ -136,11 +136,21 @@ def _average_above(relations: Ids, ends: Ids, counts: Ids) -> Mask:
 
 
 def _by_known_facts(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
+    return facts_groups(known_facts(dataset)[queries.entity])
+
+
+def known_facts(dataset: InductiveDataset) -> Counts:
+    """How many facts each entity has of its own."""
     own, size = dataset.own_facts, len(dataset.entities)
     owner = np.repeat(np.arange(size), np.diff(own.offsets))
     # A fact that ties an entity to itself stands in its row in both directions, and is still one fact.
     counted = (own.tails != owner) | (own.relations < len(dataset.relations))
-    return _bucket(np.bincount(owner[counted], minlength=size)[queries.entity], FACTS)
+    return np.bincount(owner[counted], minlength=size).astype(np.int64)
+
+
+def facts_groups(counts: npt.NDArray[np.integer]) -> tuple[Codes, Sequence[str]]:
+    """The group of each number of known facts, and what the groups are called."""
+    return _bucket(counts, FACTS)
 
 
 def _by_relation_frequency(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:

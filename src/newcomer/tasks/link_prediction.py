@@ -243,25 +243,30 @@ def evaluate_under(
     progress: Progress | None = None,
     memory_limit: int = MEMORY_LIMIT,
 ) -> list[RankingResult]:
-    """One result a protocol, as `evaluate` gives it; every query is scored once for all of them."""
+    """One result a protocol, as `evaluate` gives it; every query is scored once for all of them.
+
+    The scorer is asked relation by relation, because many compute something for each relation of a batch.
+    """
     if memory_limit < 1:
         raise OptionError(f"memory_limit {shown(memory_limit)} is not a number of bytes above 0")
     queries = _asked(dataset, queries)
-    filters = {name: FilterRows.of(FILTERS[name](dataset, full), queries) for name in {p.filter for p in protocols}}
+    order = np.argsort(queries.relation, kind="stable")
+    asked, back = queries.take(order), np.argsort(order)
+    filters = {name: FilterRows.of(FILTERS[name](dataset, full), asked) for name in {p.filter for p in protocols}}
     allowed = {name: CANDIDATES[name](dataset) for name in {p.candidates for p in protocols}}
-    ranks = [np.empty(len(queries)) for _ in protocols]
-    for batch in _batches(len(dataset.entities), filters, len(queries), memory_limit):
-        scores = _scores(dataset, scorer, queries, batch)
+    ranks = [np.empty(len(asked)) for _ in protocols]
+    for batch in _batches(len(dataset.entities), filters, len(asked), memory_limit):
+        scores = _scores(dataset, scorer, asked, batch)
         for protocol, column in zip(protocols, ranks, strict=True):
             removed = filters[protocol.filter].removed(batch)
-            above, level = _rivals(scores, queries.answer[batch], allowed[protocol.candidates], removed)
+            above, level = _rivals(scores, asked.answer[batch], allowed[protocol.candidates], removed)
             column[batch] = 1.0 + above + TIES[protocol.ties] * level
         if progress is not None:
-            progress(batch.stop, len(queries))
-    counts = [filters[p.filter].candidate_counts(queries, allowed[p.candidates]) for p in protocols]
+            progress(batch.stop, len(asked))
+    counts = [filters[p.filter].candidate_counts(asked, allowed[p.candidates]) for p in protocols]
     vocabularies = dataset.entities, dataset.relations
     columns = zip(ranks, counts, protocols, strict=True)
-    return [RankingResult(queries, rank, count, protocol, *vocabularies) for rank, count, protocol in columns]
+    return [RankingResult(queries, rank[back], count[back], p, *vocabularies) for rank, count, p in columns]
 
 
 def _asked(dataset: InductiveDataset, queries: Queries | None) -> Queries:

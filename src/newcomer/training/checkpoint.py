@@ -52,6 +52,7 @@ class RunState:
     exam: Figures = field(default_factory=dict)  # what validation asks, and what the rules alone answer
     blend: Figures = field(default_factory=dict)  # how far network and rules are believed, where both have a say
     blended: Figures = field(default_factory=dict)  # how the best model does together with the rules
+    calibration: Figures = field(default_factory=dict)  # what its scores are worth
     history: list[Figures] = field(default_factory=list)
 
     def validated(self, figures: Figures) -> bool:

@@ -27,7 +27,9 @@ from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.files import fresh_file
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.tasks.breakdown import breakdown, to_rows
+from newcomer.tasks.calibration import Answers, Truths
 from newcomer.tasks.link_prediction import (
+    FILTERS,
     Progress,
     Queries,
     RankingProtocol,
@@ -40,6 +42,13 @@ from newcomer.tasks.link_prediction import (
 )
 from newcomer.tasks.metrics import METRICS, Comparison, Interval, paired_bootstrap
 from newcomer.tasks.triple_classification import ClassificationResult, classify
+from newcomer.training.calibrating import calibration_of
+from newcomer.training.evaluation_calibration import (
+    calibration_report,
+    overheard,
+    shown_answers,
+    truths_of,
+)
 from newcomer.training.evaluation_scorer import WorldScorer, rule_scorer_for, scorer_for
 from newcomer.training.validation import MEASURED
 
@@ -85,6 +94,8 @@ class Ranked:
     network: list[RankingResult]
     rules: list[RankingResult]
     unknown: int  # questions about newcomers along a relation that the model does not have
+    shown: Answers  # what a user would be shown in answer to the questions that make the figures
+    truths: Truths | None  # of these answers, where the model is calibrated
 
 
 def check_same_data(bundle: Bundle, dataset: InductiveDataset, run: Path, place: str) -> None:
@@ -122,34 +133,23 @@ def rank_test(
     queries = queries_of(case.dataset)
 
     def ranked(scorer: Scorer) -> list[RankingResult]:
-        return _by_relation(case.dataset, scorer, protocols, full, queries, progress)
+        return evaluate_under(case.dataset, scorer, protocols, full, queries, progress)
 
     with _torch_threads(case.threads):
         scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
-        by_model, network = ranked(scorer), scorer.network
+        heard = overheard(scorer, case.dataset, FILTERS[protocol.filter](case.dataset, full))
+        by_model, network = ranked(heard), scorer.network
         by_network = ranked(network) if with_parts and network is not None else []
     has_rules = len(case.bundle.rules) > 0  # without any, only frequencies would be left to rank by
     by_rules = ranked(rule_scorer_for(case.bundle, case.dataset, case.threads)) if with_parts and has_rules else []
-    return Ranked(by_model, by_network, by_rules, _unknown(scorer, headline(by_model[0]).queries))
+    asked = headline(by_model[0]).queries
+    shown_to_users = shown_answers(heard, scorer, asked)
+    truths = truths_of(shown_to_users, calibration_of(case.bundle), scorer.world.relations)
+    return Ranked(by_model, by_network, by_rules, _unknown(scorer, asked), shown_to_users, truths)
 
 
 def _unknown(scorer: WorldScorer, queries: Queries) -> int:
     return int((~scorer.world.knows(queries.relation)).sum())
-
-
-def _by_relation(
-    dataset: InductiveDataset,
-    scorer: Scorer,
-    protocols: Sequence[RankingProtocol],
-    full: Graph | None,
-    queries: Queries,
-    progress: Progress | None,
-) -> list[RankingResult]:
-    """Results in the order of the queries, asked relation by relation: what depends on it is computed but once."""
-    order = np.argsort(queries.relation, kind="stable")
-    back = np.argsort(order)
-    results = evaluate_under(dataset, scorer, protocols, full, queries.take(order), progress)
-    return [replace(r, queries=queries, ranks=r.ranks[back], candidates=r.candidates[back]) for r in results]
 
 
 @contextmanager
@@ -199,6 +199,7 @@ def ranking_report(
         "ties": asked.protocol.ties,
         "unknown_relation_queries": ranked.unknown,
         "breakdowns": to_rows({name: groups[BREAKDOWN_NAMES[name]] for name in by}),
+        "calibration": calibration_report(ranked.shown, ranked.truths, case.dataset),
         **_circumstances(case, seconds),
     }
     return json_ready(report)

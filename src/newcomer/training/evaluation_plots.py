@@ -1,5 +1,7 @@
-"""Pictures of a ranking (extra ``plots``): how far up the answers come, and how that depends on what is known."""
+"""Pictures of a ranking (extra ``plots``): how far up the answers come, how that depends on what is known, and how
+often an answer of some truth is right."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from newcomer.graph import InductiveDataset
 from newcomer.tasks.breakdown import Group, breakdown
 from newcomer.tasks.link_prediction import RankingResult
 
-RANKS, FACTS = PICTURES = ("ranks.png", "hits-by-facts.png")
+RANKS, FACTS, RELIABILITY = PICTURES = ("ranks.png", "hits-by-facts.png", "reliability.png")
 LAST_OF_BIN = (1, 3, 10, 30, 100, 300, 1000)
 COLOURS = ("#4477aa", "#ee6677")
 
@@ -39,7 +41,31 @@ def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, f
     title = f"{dataset.name}: {next(iter(results.values())).protocol}"
     _bars(folder / RANKS, title, list(rank_bins()), shares, ("rank of the answer", "questions (%)"))
     _bars(folder / FACTS, title, labels, hits, ("known facts of the entity (questions)", "Hits@10 (%)"))
-    return [folder / name for name in PICTURES]
+    return [folder / name for name in (RANKS, FACTS)]
+
+
+def plot_reliability(calibration: Mapping[str, Any], title: str, folder: Path) -> Path:
+    """Draw what a report says under ``calibration``: the share of right answers over their truth; gives the file."""
+    pyplot = need_matplotlib()
+    figure, panels = pyplot.subplots(1, 2, figsize=(9.5, 4.6), sharey=True)
+    for axes, part, name in zip(panels, ("shown", "first"), ("ten best answers", "first answers"), strict=True):
+        _draw_bins(axes, calibration[part])
+        axes.set(title=name, xlabel="truth", xlim=(0, 1), ylim=(0, 1))
+        axes.legend()
+    panels[0].set_ylabel("share that is right")
+    figure.suptitle(title, parse_math=False)
+    _save(figure, folder / RELIABILITY)
+    return folder / RELIABILITY
+
+
+def _draw_bins(axes: Any, part: Mapping[str, Any]) -> None:
+    axes.plot([0, 1], [0, 1], color="#bbbbbb", linestyle="--", label="as it should be")
+    for when, colour in zip(("before", "after"), reversed(COLOURS), strict=True):
+        bins = part[f"bins_{when}"]
+        if bins:
+            points = [one["truth"] for one in bins], [one["right"] for one in bins]
+            label = f"{when} calibration (error {100 * part[f'ece_{when}']:.1f} points)"
+            axes.plot(*points, color=colour, marker="o", label=label)
 
 
 def _percent_hits(groups: list[Group]) -> list[float]:
@@ -74,9 +100,13 @@ def _bars(
     axes.set(xlabel=axes_names[0], ylabel=axes_names[1])
     axes.set_title(title, parse_math=False)
     axes.legend()
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
     try:
         with fresh_file(path) as partial:
             figure.savefig(partial, format="png", dpi=130)
     finally:
-        pyplot.close(figure)
+        need_matplotlib().close(figure)

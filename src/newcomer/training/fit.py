@@ -34,7 +34,9 @@ from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
+from newcomer.tasks.link_prediction import Scorer
 from newcomer.training.blend import GUESS, VOICES, BlendedScorer, learn_weights
+from newcomer.training.calibrating import CALIBRATION, calibrate
 from newcomer.training.checkpoint import (
     BEST,
     Figures,
@@ -50,7 +52,7 @@ from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.journal import Journal, opened
 from newcomer.training.loop import Trainer
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
-from newcomer.training.restore import weights_of
+from newcomer.training.restore import inferred_by, weights_of
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers
 
@@ -91,15 +93,20 @@ class Fitted:
 
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
+        inferred = inferred_by(
+            self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
+        )
         return BundleParts(
             config=self.config,
             observed=self.dataset.observed,
             rules=self.rules,
-            weights=weights_of(self.model, self.labels, self.blend),
+            weights={**weights_of(self.model, self.labels, self.blend), **inferred.weights},
             dataset_name=source.name,
             dataset_hash=dataset_hash(source),
             metrics=self.metrics,
             auxiliary=self.dataset.auxiliary if len(self.dataset.auxiliary) else None,
+            neighbors=inferred.neighbors,
+            newcomer_neighbors=inferred.newcomer_neighbors,
         )
 
 
@@ -168,6 +175,8 @@ class _Run:
         restore_model(trainer, _part_of(self.journal.tensors, BEST))
         if self.config.model.evidence and not state.blend:
             self._blend(exam, trainer, world)
+        if not state.calibration:
+            self._calibrate(exam, trainer, world, dataset)
         return self._fitted(trainer, world, "those who were not held out")
 
     def _blend(self, exam: Exam, trainer: Trainer, world: World) -> None:
@@ -177,6 +186,15 @@ class _Run:
         weights = learn_weights(network, rules, exam.dataset, exam.queries)
         self.state.blend = dict(zip(VOICES, weights.tolist(), strict=True))
         self.state.blended = exam.grade(BlendedScorer(network, rules, weights))
+
+    def _calibrate(self, exam: Exam, trainer: Trainer, world: World, source: InductiveDataset) -> None:
+        """See how often answers like these are right."""
+        self.listener.stage("calibrating truths")
+        network, blended = self._network(trainer, world), self.config.model.evidence
+        scorer: Scorer = network
+        if blended:
+            scorer = BlendedScorer(network, self._ranker(world.prepared), _weights(self.state.blend))
+        self.state.calibration = calibrate(exam, scorer, source, blended, self.config.seed)
 
     def final(self, world: World, epochs: int) -> Fitted:
         """Train a fresh model on everyone for a number of epochs."""
@@ -281,7 +299,9 @@ class _Run:
         blend = None
         if self.config.model.evidence:
             metrics["blend"] = state.blend or dict(zip(VOICES, GUESS, strict=True))
-            blend = np.array([metrics["blend"][voice] for voice in VOICES], dtype=np.float32)
+            blend = _weights(metrics["blend"])
+        if state.calibration:
+            metrics[CALIBRATION] = state.calibration
         return Fitted(
             self.config,
             prepared.dataset,
@@ -301,6 +321,10 @@ class _Rehearsal(Trainer):
 
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         yield from islice(super()._batches(generator), REHEARSED)
+
+
+def _weights(blend: Mapping[str, float]) -> npt.NDArray[np.float32]:
+    return np.array([blend[voice] for voice in VOICES], dtype=np.float32)
 
 
 def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:

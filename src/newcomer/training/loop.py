@@ -108,8 +108,13 @@ class Trainer:
         view = self._view(self._without(facts, virtual, generator), triples, negatives, virtual, generator)
         states = self.model.encoder.states(view.edges, view.nodes)
         virtual_loss = self._virtual_loss(states, view, virtual)
-        states, asked = self._practise(states, view.triples(triples), generator)
-        fact_loss = self._fact_loss(states, asked, *self._scores(states, view, asked, triples[:, 2], negatives))
+        states, asked, arriving = self._practise(states, view.triples(triples), generator)
+        if negatives is None:
+            scores = self._among_everyone(states, view, asked, triples[:, 2], arriving)
+            inferred = arriving  # all others are answers by a vector that no edge is needed for
+        else:
+            scores, inferred = self.model.contrast(states, asked, view.negatives(negatives)), asked[:, 2]
+        fact_loss = self._fact_loss(states, asked, *scores, inferred)
         loss = fact_loss + training.virtual_weight * virtual_loss + training.l2 * self._penalty(triples)
         if training.own_weight:
             loss = loss + training.own_weight * self._loss(*self.model.own_contrast(triples, negatives))
@@ -133,13 +138,13 @@ class Trainer:
             ends.append(negatives.entities.reshape(-1))
         return around(self.graph, weights, torch.cat(ends), fanout, self.model.encoder.hops, generator)
 
-    def _practise(self, states: States, triples: Tensor, generator: torch.Generator) -> tuple[States, Tensor]:
-        """Embed a share of the heads once more, as if they had just arrived, and ask about these instead."""
+    def _practise(self, states: States, triples: Tensor, generator: torch.Generator) -> tuple[States, Tensor, Tensor]:
+        """Embed a share of the heads once more, as if they had just arrived, and ask about these; who they are."""
         share = self.config.training.newcomer_share
         chosen = torch.rand(len(triples), generator=generator, device=self.device) < share
         arriving, places = torch.unique(triples[chosen, 0], return_inverse=True)
         if len(arriving) == 0:
-            return states, triples
+            return states, triples, arriving
         known = states.edges.rows.num_rows
         rows, entries = states.edges.rows.pick(arriving)
         rows = Rows(rows.offsets, rows.columns, known + len(arriving))
@@ -148,7 +153,7 @@ class Trainer:
         edges = Edges(rows, relations, states.edges.weights[entries], by_relation)
         asked = triples.clone()
         asked[chosen, 0] = known + places
-        return self.model.encoder.extend(states, edges), asked
+        return self.model.encoder.extend(states, edges), asked, arriving
 
     def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
@@ -160,21 +165,27 @@ class Trainer:
         weights[len(self.graph.facts) + torch.cat([virtual, self.graph.resting_on(facts)])] = 0.0
         return weights
 
-    def _scores(
-        self, states: States, view: View, asked: Tensor, tails: Tensor, negatives: Negatives | None
+    def _among_everyone(
+        self, states: States, view: View, asked: Tensor, tails: Tensor, arriving: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Scores of the triples asked, and of the corrupted ones: those drawn, or with everyone as ``tails`` are."""
-        if negatives is not None:
-            return self.model.contrast(states, asked, view.negatives(negatives))
-        everyone = states.layers[0][: self.graph.num_entities] if view.nodes is None else self.model.encoder.inputs()
+        """Scores of the triples asked, and with everyone as a tail; who practises being new is so as an answer, too."""
+        encoder = self.model.encoder
+        known = states.layers[0][: len(states.layers[0]) - states.newcomers]
+        everyone = known if view.nodes is None else encoder.inputs()
+        if len(arriving):
+            ids = arriving if view.nodes is None else view.nodes[arriving]
+            copies = torch.arange(len(arriving), device=self.device) + len(known)
+            everyone = everyone.index_copy(0, ids, encoder.plain(states, copies))
         return self.model.contrast_with_all(states, asked[:, :2], everyone, tails)
 
-    def _fact_loss(self, states: States, triples: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Compare the scores of true and corrupted triples with what they are."""
+    def _fact_loss(
+        self, states: States, triples: Tensor, positive: Tensor, negative: Tensor, inferred: Tensor
+    ) -> Tensor:
+        """Compare the scores of true and corrupted triples with what they are; ``inferred`` are tails by edges only."""
         visible = row_sums(states.edges.rows, states.edges.weights) > 0
-        inferable = visible[triples[:, 0]]
-        if not self.model.own_answers:
-            inferable = inferable & visible[triples[:, 2]]
+        known = torch.ones_like(visible)
+        known[inferred] = visible[inferred]
+        inferable = visible[triples[:, 0]] & known[triples[:, 2]]
         return self._loss(positive.where(inferable, 0.0), negative.where(inferable[:, None], 0.0))
 
     def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:

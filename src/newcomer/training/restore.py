@@ -1,10 +1,18 @@
 """Between a fitted model and its folder: what is stored, and how the model is built again from it.
 
-The weights are those of the network and, under the name ``labels``, the truth of each virtual triple of seen entities;
-under ``blend``, where rules have a say beside the network, how far each is believed (`newcomer.training.blend`).
-The virtual triples themselves are not stored: they follow from the observed graph, the rules, the settings and the
-seed.
+The weights are those of the network and beside them, by name,
+
+    labels             the truth of each virtual triple of those trained on
+    support            what rules add to that truth, before it is weighed; where answers are scored by their labels
+    newcomer_labels    both for the newcomers that are stored with the model
+    newcomer_support
+    blend              where rules have a say beside the network, how far each is believed (`newcomer.training.blend`)
+
+Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long; a model
+that was written without them is loaded by inferring them again.
 """
+
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +20,102 @@ import torch
 from torch import Tensor
 
 from newcomer.bundle import Bundle, Weights
+from newcomer.config import Config
 from newcomer.errors import DatasetError
+from newcomer.graph import InductiveDataset
 from newcomer.nn.model import Model
+from newcomer.rules.neighbors import VirtualNeighbors, about_those
+from newcomer.rules.rule import RuleSet
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.loop import build_model
-from newcomer.training.preparation import ground_seen, seen_count
+from newcomer.training.preparation import ground, ground_seen, limits_of, seen_count
+from newcomer.training.scorer import ModelScorer, rule_support, virtual_labels
 
-LABELS, BLEND = "labels", "blend"
+LABELS, BLEND, SUPPORT = "labels", "blend", "support"
+NEWCOMER_LABELS, NEWCOMER_SUPPORT = "newcomer_labels", "newcomer_support"
+BESIDE = (LABELS, BLEND, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT)
 
 
 def weights_of(model: Model, labels: Tensor, blend: npt.NDArray[np.float32] | None = None) -> Weights:
     """All trained numbers by name, as arrays."""
-    tensors = {**model.state_dict(), LABELS: labels}
-    found = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+    found = _arrays({**model.state_dict(), LABELS: labels})
     return found if blend is None else {**found, BLEND: blend}
+
+
+def _arrays(tensors: dict[str, Tensor]) -> dict[str, npt.NDArray[np.floating]]:
+    return {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """What a model is stored with so that nothing has to be inferred when it is loaded."""
+
+    neighbors: VirtualNeighbors | None = None
+    newcomer_neighbors: VirtualNeighbors | None = None
+    weights: Weights = field(default_factory=dict)
+
+
+def inferred_by(
+    model: Model,
+    labels: Tensor,
+    graph: TrainingGraph,
+    neighbors: VirtualNeighbors | None,
+    dataset: InductiveDataset,
+    rules: RuleSet,
+    config: Config,
+    threads: int | None = None,
+) -> Inferred:
+    """The virtual neighbours of those trained on, in this graph, and of the newcomers, with their labels."""
+    if neighbors is None:
+        return Inferred()
+    settings, arrived = config.model, _ground_newcomers(dataset, rules, config, threads)
+    scores_labels = settings.constrained and settings.labels == "soft"
+    options = settings.labels, settings.soft_label_c
+
+    def scorer(virtual: VirtualNeighbors | None) -> ModelScorer:
+        return ModelScorer(model, graph, labels, dataset, virtual, *options)
+
+    by_facts = scorer(None).states
+    found: dict[str, Tensor] = {}
+    if scores_labels:
+        found[SUPPORT] = rule_support(model, by_facts, graph, _every(graph))
+    if arrived is not None:
+        newcomers = build_training_graph(dataset.auxiliary, len(dataset.entities), arrived, labels.device)
+        every = _every(newcomers)
+        found[NEWCOMER_LABELS] = virtual_labels(model, by_facts, newcomers, every, *options)
+        if scores_labels:
+            found[NEWCOMER_SUPPORT] = rule_support(model, scorer(arrived).states, newcomers, every)
+    chosen = limits_of(config.rules).chosen(rules)
+    of_seen, of_newcomers = (None if one is None else _of_all(one, rules, chosen) for one in (neighbors, arrived))
+    return Inferred(of_seen, of_newcomers, _arrays(found))
+
+
+def _ground_newcomers(
+    dataset: InductiveDataset, rules: RuleSet, config: Config, threads: int | None
+) -> VirtualNeighbors | None:
+    if len(dataset.newcomers) == 0:
+        return None
+    found = ground(rules, dataset.own_facts, dataset.newcomers, config, threads)
+    return None if found is None else about_those(found, dataset.newcomers, seen_count(dataset.observed))
+
+
+def _every(graph: TrainingGraph) -> Tensor:
+    return torch.arange(len(graph.virtual), device=graph.virtual.device)
+
+
+def _of_all(found: VirtualNeighbors, rules: RuleSet, chosen: npt.NDArray[np.intp]) -> VirtualNeighbors:
+    """The same with rows of all rules, where it has rows of the chosen ones."""
+    rows = found.grounding_rule.copy()
+    logic = found.logic
+    rows[logic] = chosen[rows[logic]]
+    return replace(found, rules=rules, grounding_rule=rows)
+
+
+def with_neighbors(bundle: Bundle, threads: int | None = None) -> Bundle:
+    """The bundle with the virtual neighbours of those trained on, inferred again where they were not stored."""
+    if bundle.neighbors is not None:
+        return bundle
+    return replace(bundle, neighbors=ground_seen(bundle.rules, bundle.observed, bundle.config, threads))
 
 
 def load_model(
@@ -33,21 +123,34 @@ def load_model(
 ) -> tuple[Model, Tensor, TrainingGraph]:
     """The model of a bundle, the labels of its virtual triples, and the graph of those it knows."""
     place, config = device or torch.device("cpu"), bundle.config
-    num_seen = seen_count(bundle.observed)
-    neighbors = ground_seen(bundle.rules, bundle.observed, config, threads)
+    num_seen, neighbors = seen_count(bundle.observed), with_neighbors(bundle, threads).neighbors
     graph = build_training_graph(bundle.observed, num_seen, neighbors, place)
     model = build_model(config.model, num_seen, bundle.observed.num_relations, config.seed)
-    tensors = {name: torch.from_numpy(value.copy()) for name, value in bundle.weights.items()}
-    labels = tensors.pop(LABELS, torch.empty(0))
-    tensors.pop(BLEND, None)
-    if len(labels) != len(graph.virtual):
-        raise DatasetError(
-            f"the model has labels for {len(labels):,} virtual triples, but its rules infer {len(graph.virtual):,}; "
-            "train it again with this version"
-        )
+    labels = beside(bundle, LABELS, place)
+    labels = torch.empty(0, device=place) if labels is None else labels
+    _check_count("labels for", labels, len(graph.virtual))
+    tensors = {name: torch.from_numpy(value.copy()) for name, value in bundle.weights.items() if name not in BESIDE}
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:160]
         raise DatasetError(f"the weights do not fit the settings ({reason}); train the model again") from None
-    return model.to(place).eval(), labels.to(place), graph
+    return model.to(place).eval(), labels, graph
+
+
+def beside(bundle: Bundle, name: str, device: torch.device, count: int | None = None) -> Tensor | None:
+    """One of the tensors that are stored beside the weights, if it is there; of so many numbers."""
+    if name not in bundle.weights:
+        return None
+    found = torch.from_numpy(bundle.weights[name].copy()).to(device)
+    if count is not None:
+        _check_count(name, found, count)
+    return found
+
+
+def _check_count(what: str, values: Tensor, count: int) -> None:
+    if values.shape != (count,):
+        raise DatasetError(
+            f"the model has {what} {len(values):,} virtual triples, but its rules infer {count:,}; "
+            "train it again with this version"
+        )

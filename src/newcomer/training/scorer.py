@@ -53,7 +53,7 @@ class ModelScorer:
             if seen_graph.num_entities < self.num_entities:
                 graphs.append(build_training_graph(dataset.auxiliary, self.num_entities, virtual, self.device))
                 self.states = self._arrive(seen, graphs[-1])
-            same = not model.encoder.query_aware or (model.own_answers and self.states.newcomers == 0)
+            same = model.own_answers or not model.encoder.query_aware
             self.fixed = self._candidates(0) if same else None
             self.inferred = self._infer(graphs) if constrained and labels != "none" else None
 

@@ -1,0 +1,172 @@
+"""A trained model at work on FB15K Subject-10: loading it, a newcomer's way through it, streams, and what retraining costs.
+
+Needs NEWCOMER_DATA. A model of the default preset is trained for one epoch without validation, which is also what
+"train again to include the newcomer" costs here, at the least; ``--model FOLDER`` uses one that is there (retraining is
+then not compared). Each of the measured newcomers has the facts of one that test asks about, under a name that the
+model has never seen; the newcomers stored with the model are there too, so that 14,296 entities are ranked. Vectors are
+made on one thread: what one newcomer needs is too little to share.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from harness import Bar, best_of, data_folder, finish, in_child
+
+DATA = "fb15k-subject-10"
+LOAD_SECONDS, COMMAND_SECONDS, STREAM_SECONDS = 3.0, 6.0, 60.0
+MEDIAN_MS, HIGH_MS = 25.0, 150.0
+CHEAPER = 1_000.0
+WARM_UP, MEASURED = 500, 1_000
+IN_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); import bench_predictor; bench_predictor.{call}(sys.argv[2])\n"
+Fact = tuple[str, str, str]
+
+
+def train(folder: str) -> None:
+    """In a process of its own: from the data set to the model's folder."""
+    from newcomer.bundle import write_bundle
+    from newcomer.config import load_preset, with_overrides
+    from newcomer.data import load_dataset
+    from newcomer.training.fit import fit
+
+    start = time.perf_counter()
+    config = with_overrides(load_preset("default"), ["training.epochs=1", "training.validation_rate=0"])
+    dataset = load_dataset(DATA)
+    write_bundle(Path(folder), fit(dataset, config, device="cpu").bundle(dataset))
+    print(json.dumps({"seconds": time.perf_counter() - start}))
+
+
+def load(folder: str) -> None:
+    """In a process of its own: reading a model, with everything imported."""
+    import torch
+
+    import newcomer.predictor
+
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    newcomer.predictor.load(folder)
+    print(json.dumps({"seconds": time.perf_counter() - start}))
+
+
+def visits() -> tuple[dict[str, list[Fact]], list[tuple[str, str]]]:
+    """The facts of the newcomers that test asks about, under new names, and what is asked of them."""
+    from newcomer.data import load_dataset
+
+    dataset = load_dataset(DATA)
+    asked = [(f"new {head}", relation) for head, relation, _ in _named(dataset, dataset.test)]
+    facts: dict[str, list[Fact]] = {name: [] for name, _ in asked}
+    for head, relation, tail in dataset.auxiliary.named():
+        ends = tuple(f"new {end}" if f"new {end}" in facts else end for end in (head, tail))
+        for end in set(ends) & facts.keys():
+            facts[end].append((ends[0], relation, ends[1]))
+    return facts, asked
+
+
+def _named(dataset, triples):  # type: ignore[no-untyped-def]
+    entities, relations = list(dataset.entities), list(dataset.relations)
+    return [(entities[h], relations[r], entities[t]) for h, r, t in triples.rows.tolist()]
+
+
+def serve(folder: str) -> None:
+    """In a process of its own: a newcomer arrives, is embedded, asked about and explained, and leaves."""
+    import torch
+
+    import newcomer.predictor
+
+    torch.set_num_threads(1)
+    model = newcomer.predictor.load(folder)
+    facts, asked = visits()
+    order = np.random.default_rng(0).permutation(len(asked))
+    times = []
+    for name, relation in islice((asked[place] for place in order), WARM_UP + MEASURED):
+        start = time.perf_counter()
+        model.add(facts[name])
+        model.embed(name)
+        for answer in model.tails(name, relation, k=10):
+            str(answer.because)
+        times.append(time.perf_counter() - start)
+        model.remove(name)
+    median, high = np.percentile(times[WARM_UP:], [50, 99])
+    print(json.dumps({"median": median, "high": high, "first": times[0]}))
+
+
+def serving(folder: Path) -> tuple[list[Bar], float]:
+    said = child("serve", folder).said
+    detail = (
+        f"add, embed, rank everyone, reasons; {MEASURED:,} questions after {WARM_UP:,}; the first {said['first']:.1f} s"
+    )
+    return [
+        Bar("milliseconds a newcomer, median", 1_000 * said["median"], MEDIAN_MS, detail=detail),
+        Bar("milliseconds a newcomer, 99th percentile", 1_000 * said["high"], HIGH_MS),
+    ], said["median"]
+
+
+def loading(folder: Path) -> Bar:
+    seconds = min(child("load", folder).said["seconds"] for _ in range(3))
+    return Bar("seconds to load the model, torch imported", seconds, LOAD_SECONDS, detail="best of 3")
+
+
+def commands(folder: Path) -> list[Bar]:
+    facts, asked = visits()
+    with tempfile.TemporaryDirectory() as place:
+        few, many, questions = (Path(place) / name for name in ("few.tsv", "many.tsv", "questions.tsv"))
+        name, relation = asked[0]
+        write_rows(few, facts[name])
+        write_rows(many, [fact for stated in facts.values() for fact in stated])
+        write_rows(questions, [(name, relation, "?") for name, relation in asked])
+        one = best_of(3, lambda: predict(folder, few, "--relation", relation))
+        start = time.perf_counter()
+        lines = predict(folder, many, "--questions", str(questions), "--json")
+        seconds = time.perf_counter() - start
+    assert lines == 10 * len(asked), f"{lines:,} answers to {len(asked):,} questions"
+    detail = f"{len(facts):,} newcomers, {len(asked):,} questions"
+    return [
+        Bar("seconds of `newcomer predict`, one newcomer", one, COMMAND_SECONDS, detail="best of 3"),
+        Bar("seconds of `newcomer predict --json`, all newcomers of test", seconds, STREAM_SECONDS, detail=detail),
+    ]
+
+
+def write_rows(path: Path, rows: list[Fact]) -> None:
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def predict(folder: Path, facts: Path, *options: str) -> int:
+    """Run the command; the number of lines it prints."""
+    command = [sys.executable, "-m", "newcomer", "predict", str(folder), "--facts", str(facts), *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment)
+    return done.stdout.count(b"\n")
+
+
+def child(call: str, folder: Path):  # type: ignore[no-untyped-def]
+    return in_child(IN_CHILD.format(call=call), str(Path(__file__).parent), str(folder))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, help="a trained Subject-10 model, instead of training one")
+    chosen = parser.parse_args()
+    if data_folder(DATA) is None:
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder, bars = chosen.model or Path(place) / "model", []
+        retraining = None if chosen.model else child("train", folder).said["seconds"]
+        served, median = serving(folder)
+        bars += [loading(folder), *served, *commands(folder)]
+        if retraining is not None:
+            detail = f"{retraining:.0f} s for one epoch"
+            cheaper = retraining / median
+            bars.append(Bar("training again / one newcomer", cheaper, CHEAPER, at_least=True, detail=detail))
+    finish(bars)
+
+
+if __name__ == "__main__":
+    main()

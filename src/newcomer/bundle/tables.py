@@ -1,0 +1,122 @@
+"""The plain files of a trained model: JSON, Parquet and safetensors, written in one way and read with every check."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from newcomer.errors import InputError, OptionError, shown
+from newcomer.files import looking_at
+
+WEIGHT_TYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+Weights = Mapping[str, npt.NDArray[Any]]
+COPY_AGAIN = "copy the folder again from where it was made"
+
+
+def damaged(path: Path, problem: str) -> InputError:
+    """The error for content that no training wrote."""
+    return InputError(path, problem, hint=COPY_AGAIN)
+
+
+def write_table(path: Path, columns: dict[str, pa.Array]) -> None:
+    """Columns as a Parquet file."""
+    with path.open("wb") as file:
+        pq.write_table(pa.table(columns), file, compression="zstd")
+
+
+def write_weights(path: Path, weights: Weights) -> None:
+    """Arrays as a safetensors file, by name."""
+    ready = {}
+    for name in sorted(weights):
+        array = np.asarray(weights[name], order="C")  # the writer takes the memory as it lies
+        if array.dtype.name not in WEIGHT_TYPES:
+            raise OptionError(
+                f"the weights {shown(name)} are of type {array.dtype}; use one of {', '.join(WEIGHT_TYPES)}"
+            )
+        if name == "__metadata__":
+            raise OptionError("weights must not be called '__metadata__'; give them another name")
+        ready[name] = array
+    try:
+        save_file(ready, path)
+        path.chmod(0o644)  # as the files beside it; the library keeps others out
+    except SafetensorError as error:  # a full disk, say: `fresh_folder` words it
+        raise OSError(str(error)) from None
+
+
+def plain(value: Any, place: str) -> Any:
+    """A value as JSON can hold it: arrays as lists, numbers that are none (an average of nothing) as null."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner, f"{place}.{name}") for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner, place) for inner in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    raise OptionError(f"{place} is {shown(value)}, which JSON cannot hold; give numbers, words, lists or tables")
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON in one way only, so that the same content is the same bytes; in ASCII, which holds any name."""
+    return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode("ascii")
+
+
+@contextmanager
+def foreign(path: Path, problem: str) -> Iterator[None]:
+    """Content that its library cannot read, though the bytes are those of the manifest, is not ours."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RecursionError, OSError, pa.ArrowException, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(path, f"{problem} ({reason})", hint=COPY_AGAIN) from None
+
+
+def bytes_of(path: Path) -> bytes:
+    """The content of a file."""
+    with looking_at(path):
+        return path.read_bytes()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The table in a JSON file."""
+
+    def refuse(number: str) -> float:
+        raise ValueError(f"{number} is no number in JSON")
+
+    with foreign(path, "is not JSON"):
+        content = json.loads(bytes_of(path).decode("utf-8"), parse_constant=refuse)
+    if not isinstance(content, dict):
+        raise InputError(path, f"holds {shown(content)} where a table is expected", hint=COPY_AGAIN)
+    return content
+
+
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """A Parquet file that has these columns and no empty cell."""
+    with foreign(path, "is not a Parquet file"):
+        table = pq.ParquetFile(pa.BufferReader(bytes_of(path))).read()
+        table.validate(full=True)  # what a file calls a string need not be UTF-8
+    if not table.schema.equals(schema):
+        found = ", ".join(f"{column.name} {column.type}" for column in table.schema)
+        wanted = ", ".join(f"{column.name} {column.type}" for column in schema)
+        raise InputError(path, f"has the columns {shown(found)} where {wanted!r} are expected", hint=COPY_AGAIN)
+    if any(column.null_count for column in table.columns):
+        raise InputError(path, "has empty cells", hint=COPY_AGAIN)
+    return table
+
+
+def read_weights(path: Path) -> Weights:
+    """The arrays of a safetensors file, by name."""
+    with foreign(path, "is not a safetensors file"):
+        found = load_file(path)
+    return {name: found[name] for name in sorted(found)}

@@ -1,0 +1,199 @@
+"""``newcomer classify`` and ``newcomer confidence``: what a model holds for true, and how much it knows."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from newcomer.cli.asking import (
+    PIPE,
+    EntityOption,
+    FactsOption,
+    FormatOption,
+    RunArgument,
+    TogetherOption,
+    UnknownOption,
+    asked_of,
+    called,
+    check_format,
+    read_named,
+    visitors_of,
+)
+from newcomer.cli.common import ForceOption, console, table, takes_read_options, working
+from newcomer.cli.written import ANSWER_ENDINGS, check_out, in_words, row_file
+
+if TYPE_CHECKING:
+    from newcomer.data import ReadOptions
+    from newcomer.predictor import Confidence, Predictor, Verdict, Visitors
+
+Triple = tuple[str, str, str]
+
+VERDICTS = {"head": str, "relation": str, "tail": str, "verdict": str, "truth": float, "score": float}
+LinesOption = Annotated[bool, typer.Option("--json", help="Print a line of JSON each.")]
+
+
+@takes_read_options
+def classify(
+    run: RunArgument,
+    triples: Annotated[
+        str, typer.Argument(metavar="TRIPLES", help="A file of triples to judge in any format we read, or `-`.")
+    ],
+    facts: FactsOption = None,
+    file_format: FormatOption = None,
+    together: TogetherOption = False,
+    on_unknown_relation: UnknownOption = "error",
+    as_json: LinesOption = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write a file instead of printing: .parquet, .tsv or .jsonl.")
+    ] = None,
+    force: ForceOption = False,
+    *,
+    reading: "ReadOptions",
+) -> None:
+    """Whether triples are true or false, with the truth of each."""
+    from newcomer.errors import OptionError
+    from newcomer.predictor import load
+
+    if triples == facts == PIPE:
+        raise OptionError("--facts and the triples cannot both be standard input; give one of them as a file")
+    if out is not None and as_json:
+        raise OptionError(f"--json prints, --out {out} writes; choose one, or let --out end in .jsonl")
+    if out is not None:
+        check_out(out, ANSWER_ENDINGS, "verdicts", force)
+    check_format(file_format, facts, triples)
+    asked = _rows(read_named(triples, file_format, reading))
+    stated = None if facts is None else read_named(facts, file_format, reading)
+    with working("loading the model"):
+        model = load(run)
+    visitors = None if facts is None or stated is None else visitors_of(model, stated, facts, on_unknown_relation)
+    _give(_verdicts(model, visitors, asked, together, called(triples)), as_json, out)
+
+
+def _rows(named: Any) -> list[Triple]:
+    names, relations = named.entities.to_pylist(), named.relations.to_pylist()
+    return [(names[head], relations[relation], names[tail]) for head, relation, tail in named.triples.rows.tolist()]
+
+
+def _verdicts(
+    model: "Predictor", visitors: "Visitors | None", asked: Sequence[Triple], together: bool, source: str
+) -> "list[Verdict]":
+    """In the order of the triples; newcomers come party by party, as they do to be asked about."""
+    from newcomer.errors import InputError
+
+    arrived = set() if visitors is None else visitors.named(name for head, _, tail in asked for name in (head, tail))
+    _check(model, arrived, asked, source)
+    if visitors is None or not arrived:
+        return model.classify(asked)
+    if together:
+        return visitors.together().model.classify(asked)
+    about = [{head, tail} & arrived for head, _, tail in asked]
+    found: dict[int, Verdict] = {}
+    for who, places in _parties(visitors, arrived, about):
+        found |= zip(places, who.classify([asked[place] for place in places]), strict=True)
+    rest = [place for place in range(len(asked)) if not about[place]]
+    found |= zip(rest, model.classify([asked[place] for place in rest]), strict=True)
+    for place, fact in enumerate(asked):
+        if place not in found:
+            problem = f"{in_words(fact)} is about two newcomers whom no fact ties to each other"
+            raise InputError(source, problem, hint="pass --together")
+    return [found[place] for place in range(len(asked))]
+
+
+def _parties(
+    visitors: "Visitors", arrived: set[str], about: Sequence[set[str]]
+) -> Iterator[tuple["Predictor", list[int]]]:
+    """The model with each party of newcomers, and which triples are about them alone."""
+    places: dict[str, list[int]] = {}
+    for place, names in enumerate(about):
+        for name in names:
+            places.setdefault(name, []).append(place)
+    for visit in visitors.visits(arrived):
+        party = set(visit.newcomers)
+        mine = {place for name in party for place in places.get(name, ()) if about[place] <= party}
+        yield visit.model, sorted(mine)
+
+
+def _check(model: "Predictor", arrived: set[str], asked: Sequence[Triple], source: str) -> None:
+    from newcomer.errors import InputError, OptionError, shown
+    from newcomer.predictor import check_relations
+
+    try:
+        check_relations(model, dict.fromkeys(relation for _, relation, _ in asked))
+    except OptionError as error:
+        raise InputError(source, str(error)) from None
+    for fact in asked:
+        for name in (fact[0], fact[2]):
+            if name not in arrived and name not in model:
+                hint = "check the name, or give facts of it with --facts"
+                problem = f"{in_words(fact)} is about {shown(name)}, who is in neither the model nor the facts"
+                raise InputError(source, problem, hint=hint)
+
+
+def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
+    if out is not None:
+        with row_file(out, VERDICTS) as file:
+            for one in found:
+                file.add(_row(one))
+        typer.echo(f"written {file.count:,} verdicts to {out}")
+    elif as_json:
+        for one in found:
+            typer.echo(json.dumps({**_row(one), "calibrated": one.calibrated}, ensure_ascii=False))
+    else:
+        rows = [(in_words(one.fact), _word(one), f"{one.truth:.2f}") for one in found]
+        console().print(table(f"{len(found):,} triples", ("triple", "verdict", "truth"), rows))
+        if found and not found[0].calibrated:
+            typer.echo("the truths are not calibrated: the model was trained without validation")
+
+
+def _row(one: "Verdict") -> dict[str, Any]:
+    fact = dict(zip(("head", "relation", "tail"), one.fact, strict=True))
+    return {**fact, "verdict": _word(one), "truth": one.truth, "score": one.score}
+
+
+def _word(one: "Verdict") -> str:
+    return "true" if one.is_true else "false"
+
+
+@takes_read_options
+def confidence(
+    run: RunArgument,
+    facts: FactsOption = None,
+    file_format: FormatOption = None,
+    entity: EntityOption = None,
+    together: TogetherOption = False,
+    on_unknown_relation: UnknownOption = "error",
+    as_json: LinesOption = False,
+    *,
+    reading: "ReadOptions",
+) -> None:
+    """Whether an entity's facts are enough for any answer, and which relation to learn next would help most."""
+    check_format(file_format, facts)
+    asked = asked_of(run, facts, file_format, entity, together, on_unknown_relation, reading)
+    for model, names in asked.turns():
+        for name in names:
+            found = model.confidence(name)
+            typer.echo(json.dumps(_figures(found), ensure_ascii=False) if as_json else str(found))
+
+
+def _figures(found: "Confidence") -> dict[str, Any]:
+    best = found.best
+    return {
+        "entity": found.entity,
+        "facts": found.facts,
+        "enough": found.enough,
+        "best": None if best is None else {"fact": list(best.fact), "truth": best.truth},
+        "calibrated": found.calibrated,
+        "like": found.like,
+        "questions": found.questions,
+        "right": found.right,
+        "learn": [
+            {
+                "question": lesson.question,
+                "gain": lesson.gain,
+                "opens": [{"question": question, "confidence": strength} for question, strength in lesson.opens],
+            }
+            for lesson in found.learn
+        ],
+    }

@@ -1,0 +1,157 @@
+"""How much a model knows of an entity: whether its facts are enough, and which relation to learn next.
+
+What to learn is told by the rules that have a say in the model's answers and lead from an entity's fact to someone
+else. (A rule that restates a fact about the same two, an inverse say, teaches nothing new.) A relation's *gain* is
+
+    P(s) * sum over unknown relations r of P(r) * (best rule for r from s - best rule for r from what is known)
+
+where a rule counts by its smoothed confidence and P is the share of observed entities that have the relation, each
+counting by how many relations it has in common with the entity: how many more answers are expected to be right for it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.graph import Graph, Mask
+from newcomer.predictor.answers import Suggestion
+from newcomer.predictor.book import Names
+from newcomer.predictor.judging import HALF
+from newcomer.rules.index import RuleIndex
+from newcomer.rules.rule import Kind
+
+LESSONS = 3  # relations to learn that are named
+SAME_PAIR = (Kind.ONE, Kind.BOTH)
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A relation whose facts would help: which question to find the answer of, and how many others it would answer.
+
+    ``opens`` are the questions that rules could answer then, each with the confidence of the best rule; what helps most
+    comes first.
+    """
+
+    question: str
+    gain: float
+    opens: tuple[tuple[str, float], ...]
+
+    def __str__(self) -> str:
+        opens = ", ".join(f"{question} (confidence {confidence:.2f})" for question, confidence in self.opens)
+        return f"{self.question}, from which rules lead to {opens}"
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How much is known of an entity.
+
+    ``right`` is the share of first answers that were right about the validation newcomers with about as many facts
+    (``like``), of ``questions`` that were asked; None where there were none. ``best``, the likeliest missing fact, is
+    found when it is first looked at.
+    """
+
+    entity: str
+    facts: int
+    like: str
+    questions: int
+    right: float | None
+    learn: tuple[Lesson, ...]
+    calibrated: bool
+    find: Callable[[], Suggestion | None] = field(compare=False, repr=False)
+
+    @cached_property
+    def best(self) -> Suggestion | None:
+        """The likeliest missing fact."""
+        return self.find()
+
+    @property
+    def enough(self) -> bool:
+        """Whether its facts are enough for any answer: one that is more likely right than wrong."""
+        return self.best is not None and self.best.truth >= HALF
+
+    def __str__(self) -> str:
+        count = "1 known fact" if self.facts == 1 else f"{self.facts:,} known facts"
+        said = [f"{self.entity} has {count}, {'enough' if self.enough else 'too few'} for an answer"]
+        if self.best is not None:
+            head, relation, tail = self.best.fact
+            kind = "truth" if self.calibrated else "uncalibrated truth"
+            said[0] += f" (the likeliest is {relation}({head}, {tail}), {kind} {self.best.truth:.2f})"
+        if self.right is not None:
+            asked = f"{self.questions:,} questions about validation newcomers with as many ({self.like})"
+            said.append(f"of {asked}, {self.right:.0%} had a right first answer")
+        said += [f"what would help most is {lesson}" for lesson in self.learn[:1]]
+        return "; ".join(said)
+
+
+@dataclass(frozen=True, eq=False)
+class Teaching:
+    """What rules lead to: for each pair of oriented relations, ``known`` and ``asked``, the best rule's confidence."""
+
+    known: npt.NDArray[np.int64]
+    asked: npt.NDArray[np.int64]
+    confidence: Floats
+    num_relations: int
+
+    @classmethod
+    def of(cls, index: RuleIndex | None, num_relations: int) -> "Teaching":
+        """Of the rules in an index."""
+        if index is None:
+            nothing = np.empty(0, dtype=np.int64)
+            return cls(nothing, nothing, np.empty(0), num_relations)
+        rules, size = index.by_start, 2 * num_relations
+        further = ~np.isin(rules.kind, SAME_PAIR)
+        keys = rules.body1[further].astype(np.int64) * size + rules.head[further]
+        pairs, place = np.unique(keys, return_inverse=True)
+        best = np.zeros(len(pairs))
+        np.maximum.at(best, place, np.nan_to_num(index.strength[rules.row[further]]))
+        return cls(pairs // size, pairs % size, best, num_relations)
+
+    def lessons(self, has: Mask, likely: Floats, entity: str, names: Names, most: int = LESSONS) -> tuple[Lesson, ...]:
+        """Relations to learn, by their gain; ``has`` says which are known, ``likely`` how likely each is to apply."""
+        reached = np.zeros(2 * self.num_relations)
+        np.maximum.at(reached, self.asked[has[self.known]], self.confidence[has[self.known]])
+        more = np.maximum(self.confidence - reached[self.asked], 0.0) * likely[self.asked]
+        more[has[self.asked] | has[self.known] | (self.known == self.asked)] = 0.0
+        gains = likely * np.bincount(self.known, weights=more, minlength=2 * self.num_relations)
+        order = np.argsort(-gains, kind="stable")[:most]
+        return tuple(self._lesson(int(one), float(gains[one]), more, entity, names) for one in order if gains[one] > 0)
+
+    def _lesson(self, relation: int, gain: float, more: Floats, entity: str, names: Names) -> Lesson:
+        mine = np.flatnonzero((self.known == relation) & (more > 0))
+        best = mine[np.argsort(-more[mine], kind="stable")][:LESSONS]
+        opens = [(_question(int(self.asked[one]), entity, names), float(self.confidence[one])) for one in best]
+        return Lesson(_question(relation, entity, names), gain, tuple(opens))
+
+
+def _question(relation: int, entity: str, names: Names) -> str:
+    size = len(names.relations)
+    name = names.relations[relation % size]
+    return f"{name}({entity}, ?)" if relation < size else f"{name}(?, {entity})"
+
+
+@dataclass(frozen=True, eq=False)
+class Company:
+    """Which oriented relations the entities of a graph have: a row (whose, relation) each, every pair once."""
+
+    whose: npt.NDArray[np.int64]
+    relation: npt.NDArray[np.int64]
+    num_entities: int
+    num_relations: int
+
+    @classmethod
+    def of(cls, observed: Graph) -> "Company":
+        """Of a graph."""
+        rows, size = observed.adjacency, 2 * observed.num_relations
+        starts = np.repeat(np.arange(len(rows.offsets) - 1, dtype=np.int64), np.diff(rows.offsets))
+        pairs = np.unique(starts * size + rows.relations)
+        return cls(pairs // size, pairs % size, len(rows.offsets) - 1, size)
+
+    def counts(self, has: Mask) -> tuple[Floats, float]:
+        """How often others have each relation, each counting by what it has in common, and how much all count."""
+        alike = np.bincount(self.whose[has[self.relation]], minlength=self.num_entities)
+        counts = np.bincount(self.relation, weights=alike[self.whose], minlength=self.num_relations)
+        return counts.astype(np.float64), float(alike.sum())
