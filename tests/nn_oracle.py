@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from newcomer.nn.encoders import LANEncoder, LSTMEncoder, NeighborEncoder, scrambled
+from newcomer.nn.encoders import LANEncoder, LSTMEncoder, ProjectingEncoder, RelationalEncoder, scrambled
 from newcomer.nn.layers import Edges, QueryLayer, StructureLayer
 from newcomer.nn.sparse import Rows
 
@@ -91,12 +91,12 @@ def query_loop(layer: QueryLayer, edges: Edges, vectors: Tensor, entities: Tenso
     return torch.stack(result)
 
 
-def transformed(encoder: NeighborEncoder, vectors: Tensor, relation: int, neighbor: int) -> Tensor:
+def transformed(encoder: ProjectingEncoder, vectors: Tensor, relation: int, neighbor: int) -> Tensor:
     normal = encoder.normals[relation] / encoder.normals[relation].norm()
     return vectors[neighbor] - (normal @ vectors[neighbor]) * normal
 
 
-def mean_loop(encoder: NeighborEncoder, vectors: Tensor, around: list[Edge], query: int) -> Tensor:
+def mean_loop(encoder: ProjectingEncoder, vectors: Tensor, around: list[Edge], query: int) -> Tensor:
     total = torch.zeros_like(vectors[0])
     for relation, neighbor, weight in around:
         total = total + weight * transformed(encoder, vectors, relation, neighbor)
@@ -134,4 +134,19 @@ def lstm_loop(encoder: LSTMEncoder, vectors: Tensor, around: list[Edge], query: 
     return output
 
 
-LOOPS = {"mean": mean_loop, "lan": lan_loop, "lstm": lstm_loop}
+def relational_loop(encoder: RelationalEncoder, vectors: Tensor, around: list[Edge], query: int) -> Tensor:
+    total = torch.zeros_like(vectors[0])
+    for head in range(encoder.heads):
+        mine = slice(head * encoder.width, (head + 1) * encoder.width)
+        raised, messages = [], []
+        for relation, neighbor, weight in around:
+            key = encoder.relation_keys[relation] + vectors[neighbor] @ encoder.entity_keys
+            logit = key[mine] @ encoder.queries[query][mine] / math.sqrt(encoder.width)
+            raised.append(weight * torch.exp(logit))
+            messages.append(encoder.gates[relation] * vectors[neighbor] + encoder.shifts[relation])
+        for part, message in zip(raised, messages, strict=True):
+            total = total + part / sum(raised) * message * encoder.mix[head]
+    return total
+
+
+LOOPS = {"mean": mean_loop, "lan": lan_loop, "lstm": lstm_loop, "relational": relational_loop}

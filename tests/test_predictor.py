@@ -21,6 +21,7 @@ import newcomer
 from conftest import complaint
 from newcomer.bundle import Bundle, Thresholds, read_bundle, write_bundle
 from newcomer.graph import InductiveDataset
+from newcomer.nn.encoders import ENCODERS
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best
 from newcomer.predictor.vectors import Embedder
@@ -92,7 +93,8 @@ def snapshot(predictor: Predictor) -> list[bytes]:
 
 CASES = [
     *[(f"model.encoder={name}",) for name in ("vn", "mean", "lstm", "lan")],
-    *[(f"model.encoder={name}", "model.own_answers=true") for name in ("vn", "lan")],
+    *[(f"model.encoder={name}", "model.own_answers=true") for name in ("vn", "lan", "relational")],
+    ("model.encoder=relational", "model.own_answers=true", *BLENDED),
     *[(f"model.encoder={name}", *BLENDED) for name in ("vn", "lan")],
     ("model.query_aware=no", "model.decoder=transe"),
     ("protocol=refreshed", EVERY_KIND, *BLENDED),
@@ -173,7 +175,7 @@ def test_removing_undoes_adding_to_the_bit(changes):
     assert snapshot(predictor) == before
 
 
-@pytest.mark.parametrize("encoder", ["vn", "mean", "lstm", "lan"])
+@pytest.mark.parametrize("encoder", ENCODERS)
 def test_seen_entities_stay_as_they_are(encoder):
     predictor = forgetful(f"model.encoder={encoder}")
     known = [name for name in DATASET.entities if name in predictor]
@@ -348,7 +350,7 @@ def test_with_many_relations_those_are_asked_that_go_together(monkeypatch):
     assert set(names) == {"lives_in", "knows", "knows^-1"}  # all who live somewhere know and are known
 
 
-@pytest.mark.parametrize("encoder", ["vn", "lan", "lstm"])
+@pytest.mark.parametrize("encoder", ["vn", "lan", "lstm", "relational"])
 def test_the_most_similar_have_the_highest_cosine(encoder):
     predictor = model(f"model.encoder={encoder}")
     names, own = list(DATASET.entities), predictor.embed("q1")

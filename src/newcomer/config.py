@@ -27,7 +27,7 @@ from newcomer.errors import InputError, OptionError, shown, unknown_name
 
 RULE_KINDS = ("one", "two", "both", "three", "constant", "exists")
 MEASURES = ("pca", "standard", "smoothed")
-ENCODERS = ("vn", "mean", "lstm", "lan")
+ENCODERS = ("vn", "mean", "lstm", "lan", "relational")
 DECODERS = ("distmult", "transe", "complex")
 LABELS = ("soft", "hard", "none")
 LOSSES = ("binary", "softmax")
@@ -120,7 +120,7 @@ class ModelConfig(_Settings):
     own_answers: bool = _setting(
         False, "Whether an answer is compared by its trained vector, with everyone while training, not encoded."
     )
-    max_neighbors: int = _setting(64, "Neighbours of an entity that are looked at (encoders mean, lstm, lan).", low=1)
+    max_neighbors: int = _setting(64, "Neighbours of an entity that are looked at (all encoders but vn).", low=1)
     gamma: float = _setting(12.0, "Score of a triple without any distance (decoder transe).", above=0)
 
     def __post_init__(self) -> None:

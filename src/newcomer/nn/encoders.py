@@ -5,6 +5,7 @@ newcomers, whose rows may point to anyone; training adds seen entities once more
 gives the vectors of entities for queries. What is computed for seen entities never depends on newcomers.
 """
 
+import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -125,7 +126,7 @@ class VNEncoder(Encoder):
 
 
 class NeighborEncoder(Encoder):
-    """Baselines that pool one layer of transformed neighbours: ``T_r(e) = e - (w_r . e) w_r`` with ``|w_r| = 1``.
+    """Encoders that pool one layer of neighbours, each seen through its relation.
 
     Neighbours without a vector of their own (newcomers) say nothing: their edges count as not there. At most
     ``max_neighbors`` of an entity's visible edges are looked at: with more, an evenly spread part.
@@ -141,12 +142,12 @@ class NeighborEncoder(Encoder):
         max_neighbors: int = 64,
     ) -> None:
         super().__init__(num_seen, num_relations, dim, dropout, generator)
-        self.normals = nn.Parameter(glorot(2 * num_relations, dim, generator))
         self.max_neighbors = max_neighbors
         self._add_parts(dim, generator)
 
+    @abstractmethod
     def _add_parts(self, dim: int, generator: torch.Generator) -> None:
-        """What an encoder learns beyond the transformed neighbours; nothing, unless it says so."""
+        """What an encoder learns beyond the vectors of the seen."""
 
     def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
         return States((self.inputs(nodes),), edges, nodes)
@@ -160,13 +161,17 @@ class NeighborEncoder(Encoder):
 
     def neighbors(self, states: States, entities: Tensor) -> tuple[Rows, Tensor, Tensor]:
         """For each entity its edges that may be seen, thinned: rows, their relations and their weights."""
+        rows, entries = self.looked_at(states, entities)
+        return rows, states.edges.relations[entries], states.edges.weights[entries]
+
+    def looked_at(self, states: States, entities: Tensor) -> tuple[Rows, Tensor]:
+        """The same, and which of all edges they are."""
         rows, entries = states.edges.rows.pick(entities)
         # Hidden edges go first: which of the others are looked at must not depend on them.
         visible = states.edges.weights[entries] > 0
         rows, entries = rows.where(visible), entries[visible]
         spread = self._spread(rows)
-        rows, entries = rows.where(spread), entries[spread]
-        return rows, states.edges.relations[entries], states.edges.weights[entries]
+        return rows.where(spread), entries[spread]
 
     def _spread(self, rows: Rows) -> Tensor:
         """(entries,): whether an entry is one of its row's ``max_neighbors`` evenly spread ones."""
@@ -174,11 +179,9 @@ class NeighborEncoder(Encoder):
         place = torch.arange(len(row), device=row.device) - rows.offsets[row]
         return place * most % rows.sizes[row] < most
 
+    @abstractmethod
     def messages(self, states: States, rows: Rows, relations: Tensor) -> Tensor:
-        """(edges, d): the transformed neighbours."""
-        vectors = states.layers[0][rows.columns]
-        normals = functional.normalize(self.normals, dim=1)[relations]
-        return vectors - (vectors * normals).sum(dim=1, keepdim=True) * normals
+        """(edges, d): the neighbours, seen through their relations."""
 
     def average(self, states: States, entities: Tensor) -> Tensor:
         """(n, d): the mean of an entity's transformed neighbours."""
@@ -190,17 +193,31 @@ class NeighborEncoder(Encoder):
         return pooled(rows, shares, messages)[places]
 
 
-class MeanEncoder(NeighborEncoder):
+class ProjectingEncoder(NeighborEncoder):
+    """Baselines, whose neighbours lose what their relation says: ``T_r(e) = e - (w_r . e) w_r`` with ``|w_r| = 1``."""
+
+    def _add_parts(self, dim: int, generator: torch.Generator) -> None:
+        self.normals = nn.Parameter(glorot(2 * self.num_relations, dim, generator))
+
+    def messages(self, states: States, rows: Rows, relations: Tensor) -> Tensor:
+        """(edges, d): the projected neighbours."""
+        vectors = states.layers[0][rows.columns]
+        normals = functional.normalize(self.normals, dim=1)[relations]
+        return vectors - (vectors * normals).sum(dim=1, keepdim=True) * normals
+
+
+class MeanEncoder(ProjectingEncoder):
     """MEAN: the plain mean of the transformed neighbours; the query does not matter."""
 
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         return self.average(states, entities)
 
 
-class LSTMEncoder(NeighborEncoder):
+class LSTMEncoder(ProjectingEncoder):
     """LSTM: the last output of an LSTM over the neighbours, in a random order that the seed and each edge give."""
 
     def _add_parts(self, dim: int, generator: torch.Generator) -> None:
+        super()._add_parts(dim, generator)
         self.cell = nn.LSTM(dim, dim, batch_first=True)
         with torch.no_grad():
             for parameter in self.cell.parameters():
@@ -234,7 +251,7 @@ class LSTMEncoder(NeighborEncoder):
         return padded.index_put((row, place), messages[order])
 
 
-class LANEncoder(NeighborEncoder):
+class LANEncoder(ProjectingEncoder):
     """LAN: attention by logic rules between relations plus a neural one that sees the query and the neighbour.
 
     Logic: ``P(r => q) / max over the entity's other relations r' of P(r' => r)``, where ``P(a => b)`` is the share of
@@ -243,6 +260,7 @@ class LANEncoder(NeighborEncoder):
     """
 
     def _add_parts(self, dim: int, generator: torch.Generator) -> None:
+        super()._add_parts(dim, generator)
         self.query_aware = True
         self.queries = nn.Parameter(glorot(2 * self.num_relations, dim, generator))
         self.attention_map = nn.Parameter(glorot(2 * dim, dim, generator))
@@ -294,6 +312,88 @@ class LANEncoder(NeighborEncoder):
         return strongest.clamp_min(0.1)
 
 
+class RelationalEncoder(NeighborEncoder):
+    """Neighbours scaled by their relations, under several attentions that see neighbour, relation and query.
+
+    Message of neighbour j along r: ``m_j = g_r * e_j + b_r``. Attention of a head: the share of
+    ``w_j exp((k_r + P e_j) . z_q / sqrt(k))`` in its sum over the entity's edges. The vector is the sum over the heads
+    of the attended messages, scaled number by number. It begins as the plain mean of the neighbours.
+    """
+
+    heads, width = 4, 16  # attentions side by side, and numbers that each compares
+
+    def _add_parts(self, dim: int, generator: torch.Generator) -> None:
+        self.query_aware = True
+        relations, size = 2 * self.num_relations, self.heads * self.width
+
+        def drawn(rows: int, columns: int, bound: float) -> nn.Parameter:
+            return nn.Parameter((torch.rand(rows, columns, generator=generator) * 2 - 1) * bound)
+
+        self.gates = nn.Parameter(1 + drawn(relations, dim, 0.1).detach())
+        self.shifts = drawn(relations, dim, 0.1 * dim**-0.5)
+        self.relation_keys = drawn(relations, size, self.width**-0.5)
+        self.entity_keys = nn.Parameter(glorot(dim, size, generator))
+        self.queries = drawn(relations + 1, size, self.width**-0.5)  # the last is asked when nothing is
+        self.mix = nn.Parameter(torch.full((self.heads, dim), 1 / self.heads))
+
+    def extend(self, seen: States, edges: Edges) -> States:
+        """Newcomers by their seen neighbours first; then those who are told of by these speak to each other, too."""
+        by_seen, start = super().extend(seen, edges), seen.edges.rows.num_rows
+        if not bool((edges.rows.columns >= start).any()):
+            return by_seen
+        arrived = torch.arange(edges.rows.num_rows, device=edges.weights.device) + start
+        told = row_sums(edges.rows, edges.weights * (edges.rows.columns < start)) > 0
+        heard = torch.cat([torch.ones(start, dtype=torch.bool, device=told.device), told])
+        edges = edges._replace(weights=edges.weights * heard[edges.rows.columns])
+        layers = (torch.cat([seen.layers[0], self.plain(by_seen, arrived)]),)
+        return by_seen._replace(layers=layers, edges=join_edges(seen.edges, edges))
+
+    def messages(self, states: States, rows: Rows, relations: Tensor) -> Tensor:
+        """(edges, d): the neighbours, scaled and shifted."""
+        vectors = functional.embedding(rows.columns, states.layers[0])
+        return vectors * functional.embedding(relations, self.gates) + functional.embedding(relations, self.shifts)
+
+    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        distinct, places = torch.unique(entities, return_inverse=True)
+        rows, relations, weights = self.neighbors(states, distinct)
+        messages = self.messages(states, rows, relations)
+        keys = self._keys(states, rows, relations)
+        pairs, entries = rows.pick(places)
+        logits = self._logits(functional.embedding(entries, keys), pairs, queries)
+        attended = Rows(pairs.offsets, entries, len(messages))
+        vectors = messages.new_zeros(len(entities), messages.shape[1])
+        for head, scales in enumerate(self.mix):
+            shares = row_softmax(pairs, logits[:, head].contiguous(), weights[entries])
+            vectors = vectors + weighted_sum(attended, shares, messages) * scales
+        return vectors
+
+    def _keys(self, states: States, rows: Rows, relations: Tensor) -> Tensor:
+        mapped = states.layers[0] @ self.entity_keys
+        return functional.embedding(relations, self.relation_keys) + functional.embedding(rows.columns, mapped)
+
+    def _logits(self, keys: Tensor, rows: Rows, queries: Tensor) -> Tensor:
+        """(entries, heads): how well each entry's key fits what its row is asked."""
+        asked = functional.embedding(rows.row_ids(), functional.embedding(queries, self.queries))
+        compared = (keys * asked).reshape(len(keys), self.heads, self.width)
+        return compared.sum(dim=2) * (1 / math.sqrt(self.width))
+
+    def attention(self, states: States, entity: Tensor, query: Tensor) -> Tensor:
+        """(edges,): how much an entity (1,) asked a query (1,) looks at each of its edges, the mean of the heads."""
+        every, _ = states.edges.rows.pick(entity)
+        rows, entries = self.looked_at(states, entity)
+        relations, weights = states.edges.relations[entries], states.edges.weights[entries]
+        logits = self._logits(self._keys(states, rows, relations), rows, query)
+        shares = [row_softmax(rows, logit, weights) for logit in logits.T.contiguous()]
+        found = weights.new_zeros(len(every.columns))
+        if len(entries):
+            found[entries - states.edges.rows.offsets[entity]] = torch.stack(shares).mean(dim=0)
+        return found
+
+    def plain(self, states: States, entities: Tensor) -> Tensor:
+        """As the query of its own asks for them that stands for none."""
+        return self.embed(states, entities, torch.full_like(entities, 2 * self.num_relations))
+
+
 def scrambled(keys: Tensor) -> Tensor:
     """Numbers that look drawn at random, the same for the same keys (int64): multiply, fold the high bits in, again."""
     for factor in (-7046029254386353131, -4417276706812531889):  # odd, of no pattern; products wrap round
@@ -326,4 +426,5 @@ ENCODERS: dict[str, tuple[type[Encoder], tuple[str, ...]]] = {
     "mean": (MeanEncoder, ("max_neighbors",)),
     "lstm": (LSTMEncoder, ("max_neighbors",)),
     "lan": (LANEncoder, ("max_neighbors",)),
+    "relational": (RelationalEncoder, ("max_neighbors",)),
 }

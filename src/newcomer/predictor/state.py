@@ -37,7 +37,7 @@ from newcomer.training.restore import (
 )
 from newcomer.training.scorer import CERTAIN, Inferred, ModelScorer, lifted
 
-TABLE_BYTES = 1 << 29  # of vectors that are kept for queries to come
+TABLE_BYTES = 1 << 30  # of vectors that are kept for queries to come
 Scores = npt.NDArray[np.float32]
 
 

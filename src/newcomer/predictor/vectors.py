@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
-from newcomer.nn.encoders import MeanEncoder, States, VNEncoder
+from newcomer.nn.encoders import MeanEncoder, RelationalEncoder, States, VNEncoder
 from newcomer.nn.layers import SLOPE, Edges, QueryLayer, row_products
 from newcomer.nn.model import Model
 from newcomer.nn.soft_labels import grounding_support, soft_labels
@@ -172,11 +172,12 @@ class Embedder:
         return self.plain(*self.around(entities))
 
     def shares(self, states: States, place: int, query: int) -> Tensor | None:
-        """(edges,): the attention of the query-aware layer to each edge of an entity; None without that layer."""
-        layer = self._layer
+        """(edges,): the attention to each edge of an entity that is asked a query; None of encoders without one."""
+        entity, layer = torch.tensor([place], device=self.device), self._layer
+        if isinstance(self.encoder, RelationalEncoder):
+            return self.encoder.attention(states, entity, torch.full_like(entity, query))
         if layer is None:
             return None
-        entity = torch.tensor([place], device=self.device)
         rows, entries = states.edges.rows.pick(entity)
         last = states.layers[-1]
         asked = row_products(last[entity], layer.entity_map @ layer.attention[0])

@@ -4,7 +4,7 @@
     refreshed      rules from the observed graph and the newcomers' facts; all else as before
     transductive   the newcomers' facts belong to the observed graph: everyone is seen, and trained on
 
-Everything here follows from the data, the settings and the seed, so that a trained model need not store it.
+Everything here follows from the data, the settings and the seed, and is stored with a model only to save time.
 """
 
 from collections.abc import Callable
