@@ -70,7 +70,7 @@ def test_figures_on_the_screen_and_in_the_folder(place):
     done = evaluate(place, "own", "--rules-row", "--by", "facts", "--by", "evidence")
     assert done.returncode == 0 and done.stderr == ""
     for words in (
-        "town: default (vn, distmult), inductive protocol, seed 0",
+        "town: vn (vn, distmult), inductive protocol, seed 0",
         "model, known filter",
         "rules alone, known filter",
         "95 % interval",
@@ -83,7 +83,7 @@ def test_figures_on_the_screen_and_in_the_folder(place):
     assert "By relation" not in done.stdout and "ceiling" not in done.stdout and "full filter" not in done.stdout
     written = json.loads((place / "own" / "result.json").read_text())
     assert list(written)[: len(CORE)] == CORE
-    expected = ["link-prediction", "town", "default", "inductive", "known", "all", 0]
+    expected = ["link-prediction", "town", "vn", "inductive", "known", "all", 0]
     assert [written[name] for name in CORE[:-1]] == expected
     assert f"{100 * written['metrics']['mrr']:.1f}" in done.stdout
     assert f"{100 * written['rules'][0]['metrics']['mrr']:.1f}" in done.stdout
@@ -238,9 +238,9 @@ def test_models_side_by_side(made):
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[:4] for row in rows if row and row[0] in ("own", "mean")] == [
-        ["own", "default", "inductive", "0"],
+        ["own", "vn", "inductive", "0"],
         ["mean", "mean", "inductive", "4"],
-        ["own", "default", "inductive", "0"],
+        ["own", "vn", "inductive", "0"],
     ]
     assert (
         "town, known filter, all candidates: MRR against own" in done.stdout and "protocols differ" not in done.stdout

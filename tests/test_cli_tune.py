@@ -243,7 +243,7 @@ def test_killed_and_resumed_it_ends_as_if_it_had_not_been(data):
 
 
 def test_a_signal_ends_it_and_says_how_to_go_on(data):
-    process = start(data, "--set", "training.epochs=99", "--set", "training.patience=99")
+    process = start(data, "--set", "training.epochs=150", "--set", "training.patience=150")
     wait_for_trials(process, data.parent / "cut", 1)
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1].splitlines()

@@ -293,7 +293,7 @@ def test_the_written_settings_are_the_manual():
         bare = name.rpartition(".")[2]
         place = next(i for i, line in enumerate(lines) if line.startswith(f"{bare} = "))
         assert lines[place - 1].startswith("# ") and lines[place - 1].endswith(")")
-    assert "# Learning rate of Adam. (a number, above 0)\nlr = 0.005\n" in text
+    assert "# Learning rate of Adam. (a number, above 0)\nlr = 0.01\n" in text
     assert 'max_per_entity = "none"' in text
 
 

@@ -288,7 +288,7 @@ def test_the_report_of_a_ranking():
     ranked = rank_test(found, RankingProtocol(filter="full"), full, with_parts=True)
     report = ranking_report(found, ranked, ["facts", "linked"], full, 1.26)
     assert list(report)[: len(CORE)] == CORE
-    values = ("link-prediction", "made", "default", "refreshed", "full", "all", 3)
+    values = ("link-prediction", "made", "vn", "refreshed", "full", "all", 3)
     assert tuple(report[name] for name in CORE[:-1]) == values
     assert set(report["metrics"]) == {"mr", "mrr", "hits@1", "hits@3", "hits@10"}
     assert report["metrics"]["mrr"] == pytest.approx((1 / ranked.model[0].ranks).mean())

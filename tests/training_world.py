@@ -59,8 +59,12 @@ def world(**changes: list[Triple]) -> InductiveDataset:
     return make_dataset(**{**parts(), **changes})
 
 
+PAPER = ("model.encoder=vn", "model.layers=1", "model.residual=true", "model.own_answers=false", "training.lr=0.005")
+
+
 def settings(*changes: str) -> Config:
-    return with_overrides(load_preset("default"), [*SMALL, *changes])
+    """The blend of the preset `default` around the paper's encoder; others are asked for by name."""
+    return with_overrides(load_preset("default"), [*SMALL, *PAPER, *changes])
 
 
 def weights(fitted: Fitted) -> dict[str, bytes]:

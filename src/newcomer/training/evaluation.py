@@ -22,7 +22,7 @@ import torch
 
 from newcomer import __version__
 from newcomer.bundle import RESULT, Bundle, dataset_hash
-from newcomer.config import Config, config_hash
+from newcomer.config import Config, config_hash, load_preset
 from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.files import fresh_file
 from newcomer.graph import Graph, InductiveDataset
@@ -115,7 +115,8 @@ def default_task(dataset: InductiveDataset) -> str:
 
 def model_name(config: Config) -> str:
     """The short name in tables: the preset ``default`` by that name, all else by its encoder."""
-    return "default" if config.preset == "default" and config.model.encoder == "vn" else config.model.encoder
+    encoder = config.model.encoder
+    return "default" if config.preset == "default" and encoder == load_preset("default").model.encoder else encoder
 
 
 def rank_test(
