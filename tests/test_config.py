@@ -77,7 +77,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.max_neighbors": COUNT,
     "model.gamma": POSITIVE,
     "training.epochs": COUNT,
-    "training.batches": COUNT,
+    "training.batches": COUNT | st.none(),
     "training.negatives": COUNT,
     "training.loss": st.sampled_from(LOSSES),
     "training.own_weight": NOT_NEGATIVE,
@@ -378,3 +378,11 @@ def test_a_wrong_file_of_settings_is_named(put, content, problem):
 
 def test_a_missing_file_of_settings_is_named(tmp_path: Path):
     assert "cannot be read (No such file or directory)" in str(complaint(read_config, tmp_path / "none.toml"))
+
+
+@pytest.mark.parametrize(
+    ("batches", "facts", "expected"),
+    [(100, 5_000, 100), (100, 7, 7), (None, 7, 7), (None, 8_234, 30), (None, 108_854, 109)],
+)
+def test_an_epoch_has_as_many_batches_as_said_or_as_the_facts_fill(batches, facts, expected):
+    assert TrainingConfig(batches=batches).batches_of(facts) == expected

@@ -59,7 +59,7 @@ def world(**changes: list[Triple]) -> InductiveDataset:
     return make_dataset(**{**parts(), **changes})
 
 
-PAPER = ("model.encoder=vn", "model.layers=1", "model.residual=true", "model.own_answers=false", "training.lr=0.005")
+PAPER = ("model.encoder=vn", "model.layers=1", "model.residual=true", "model.own_answers=false")
 
 
 def settings(*changes: str) -> Config:

@@ -33,6 +33,7 @@ LABELS = ("soft", "hard", "none")
 LOSSES = ("binary", "softmax")
 PROTOCOLS = ("inductive", "refreshed", "transductive")
 UNSEEN_SIDES = ("auto", "subject", "object", "both")
+BATCH, FEWEST = 1000, 30  # facts in a mini-batch, and mini-batches an epoch, where nobody says how many
 INT_MAX = 2**63 - 1  # what TOML promises to hold
 NOTHING = "none"
 
@@ -136,7 +137,9 @@ class TrainingConfig(_Settings):
     section: ClassVar[str] = "training"
 
     epochs: int = _setting(100, "Passes over the observed triples, at most.", low=1)
-    batches: int = _setting(100, "Mini-batches an epoch.", low=1)
+    batches: int | None = _setting(
+        100, f"Mini-batches an epoch; none: as many as have {BATCH:,} facts each, {FEWEST} at least.", low=1
+    )
     negatives: int = _setting(64, "Corrupted triples drawn for each true one.", low=1)
     loss: str = _setting(
         "binary", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES
@@ -169,6 +172,11 @@ class TrainingConfig(_Settings):
     fanout: int | None = _setting(
         None, "Neighbours of an entity drawn anew for each batch, which then shares its negatives.", low=1
     )
+
+    def batches_of(self, facts: int) -> int:
+        """Mini-batches of an epoch over so many facts: none is empty."""
+        wanted = max(FEWEST, math.ceil(facts / BATCH)) if self.batches is None else self.batches
+        return min(wanted, facts)
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,7 @@ def plan_of(
     """What will be done, before it is done."""
     model, training = config.model, config.training
     seen, arrived = int(dataset.is_seen.sum()), len(dataset.newcomers)
+    batches = training.batches_of(len(dataset.observed))
     return [
         ("observed", f"{len(dataset.observed):,} facts, {seen:,} entities, {len(dataset.relations):,} relations"),
         ("newcomers", f"{arrived:,}, with {len(dataset.auxiliary):,} facts"),
@@ -172,10 +173,7 @@ def plan_of(
         ("rules", _rules_in_words(config, rules)),
         ("virtual neighbours", _neighbors_in_words(config, rules)),
         ("validation", _validation_in_words(dataset, config)),
-        (
-            "epochs",
-            f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {training.batches:,} batches",
-        ),
+        ("epochs", f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {batches:,} batches"),
         ("device", f"{device}, half precision: {_precision_in_words(config, device)}"),
         ("checkpoints", f"{folder}, {'resumed' if resume else 'after every epoch'}"),
     ]

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from newcomer.bundle import BundleParts, dataset_hash
-from newcomer.config import Config, TrainingConfig
+from newcomer.config import NOTHING, Config, TrainingConfig
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.nn.model import Model
@@ -379,7 +379,7 @@ def _memory_in_words(config: Config) -> Iterator[None]:
             raise
         model, training = config.model, config.training
         now = f"model.dim ({model.dim}) or training.negatives ({training.negatives})"
-        more = f"raise training.batches ({training.batches}), or set training.fanout"
+        more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
         raise OptionError(f"there is too little memory for a batch; lower {now}, {more}") from None
 
 

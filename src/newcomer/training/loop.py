@@ -95,7 +95,7 @@ class Trainer:
         return EpochReport(number, loss, fact_loss, virtual_loss, mean_label)
 
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        count = min(self.config.training.batches, len(self.graph.facts))
+        count = self.config.training.batches_of(len(self.graph.facts))
         facts = torch.randperm(len(self.graph.facts), generator=generator, device=self.device)
         used = len(self.graph.virtual) if self.config.model.labels != "none" else 0
         virtual = torch.randperm(used, generator=generator, device=self.device)
