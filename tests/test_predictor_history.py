@@ -1,6 +1,6 @@
 """Whatever was added, removed and asked before, answers are those of a fresh model with the same facts, to the bit.
 
-Covers newcomer.predictor.state, newcomer.predictor.book and newcomer.predictor.vectors.
+Covers newcomer.predictor.state, newcomer.predictor.seats, newcomer.predictor.book and newcomer.predictor.vectors.
 """
 
 from dataclasses import replace

@@ -140,7 +140,9 @@ class TrainingConfig(_Settings):
     batches: int | None = _setting(
         100, f"Mini-batches an epoch; none: as many as have {BATCH:,} facts each, {FEWEST} at least.", low=1
     )
-    negatives: int = _setting(64, "Corrupted triples drawn for each true one.", low=1)
+    negatives: int = _setting(
+        64, "Corrupted triples drawn for each true one; with model.own_answers everyone is one instead.", low=1
+    )
     loss: str = _setting(
         "binary", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES
     )

@@ -44,7 +44,7 @@ def embed(
         for model, names in asked.turns():
             for name in names:
                 file.add(name, model.embed(name, relation))
-    typer.echo(f"written {file.count:,} vectors of {file.dim} numbers to {out}")
+    typer.echo(f"written {file.count:,} vector{'' if file.count == 1 else 's'} of {file.dim} numbers to {out}")
 
 
 @takes_read_options

@@ -378,7 +378,8 @@ def _memory_in_words(config: Config) -> Iterator[None]:
         if type(error) is RuntimeError and not any(words in str(error) for words in TOO_LITTLE):
             raise
         model, training = config.model, config.training
-        now = f"model.dim ({model.dim}) or training.negatives ({training.negatives})"
+        drawn = "" if model.own_answers else f" or training.negatives ({training.negatives})"
+        now = f"model.dim ({model.dim}){drawn}"
         more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
         raise OptionError(f"there is too little memory for a batch; lower {now}, {more}") from None
 
