@@ -56,7 +56,7 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (TrainingGraph, "edges", "hiding facts, edges"),
     (VNEncoder, "states", "structure layers"),
     (Trainer, "_practise", "structure layers of practice newcomers"),
-    (loop, "virtual_labels", LABELS),
+    (loop, "soft_labels", LABELS),
     (VNEncoder, "embed", "query layer"),
     (Trainer, "_virtual_loss", "decoder and loss"),
     (Trainer, "_fact_loss", "decoder and loss"),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from newcomer.nn.layers import QueryLayer, StructureLayer, glorot
-from nn_oracle import edges_of, one_thread, query_loop, random_edges, structure_loop
+from nn_oracle import edges_of, lists_of, one_thread, query_loop, random_edges, structure_loop
 
 SEEDS = range(4)
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -68,16 +68,16 @@ def test_the_query_layer_equals_a_loop(seed):
     entities = torch.tensor([2, 0, 5, 2, 2, 1, 6, 5, 3, 4])
     queries = torch.tensor([0, 1, 2, 3, 0, 4, 5, 2, 1, 3])
     expected = query_loop(layer, edges, given, entities, queries)
-    torch.testing.assert_close(layer(edges, given, given, entities, queries), expected)
+    torch.testing.assert_close(layer(edges, given, entities, queries), expected)
 
 
 def test_the_query_matters_and_shares_add_up_to_one():
     layer, given = query(1), vectors(1, 4)
     edges = edges_of([[(0, 1, 1.0), (1, 2, 0.4), (2, 3, 1.0)], [], [], []], 4)
-    answers = layer(edges, given, given, torch.zeros(6, dtype=torch.int64), torch.arange(6))
+    answers = layer(edges, given, torch.zeros(6, dtype=torch.int64), torch.arange(6))
     assert torch.unique(answers.round(decimals=9), dim=0).shape[0] > 1
     same = vectors(5, 1).expand(4, DIM)
-    torch.testing.assert_close(layer(edges, same, same, torch.tensor([0]), torch.tensor([3])), same[:1])
+    torch.testing.assert_close(layer(edges, same, torch.tensor([0]), torch.tensor([3])), same[:1])
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -98,9 +98,24 @@ def test_gradients_of_the_query_layer():
 
     def output(given: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
         chosen = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(layer, chosen, (edges, given, given, entities, queries))
+        return torch.func.functional_call(layer, chosen, (edges, given, entities, queries))
 
     assert torch.autograd.gradcheck(output, (vectors(4).requires_grad_(), *layer.parameters()))
+
+
+@pytest.mark.parametrize("looked_at", [True, False])
+def test_picked_edges_are_those_of_the_entities_asked_for(looked_at):
+    edges, entities = random_edges(5), torch.tensor([4, 2, 0])
+    if looked_at:
+        assert len(edges.shares) == len(edges.weights)
+    picked = edges.pick(entities, 10, 2 * RELATIONS)
+    assert lists_of(picked) == [lists_of(edges)[entity] for entity in entities.tolist()]
+    assert picked.rows.width == 10 and torch.equal(picked.by_relation.columns, picked.relations)
+    expected = [share for row in (4, 2, 0) for share in edges.shares[edges.rows.row_ids() == row].tolist()]
+    assert picked.shares.tolist() == expected
+    layer, given = structure(5, True), vectors(5, 10)
+    every = layer(edges, given[:7], given[:7])
+    torch.testing.assert_close(layer(picked, given, given[entities]), every[entities])
 
 
 def test_glorot_fills_its_bound_and_follows_its_seed():

@@ -28,6 +28,10 @@ def model_of(encoder: str, decoder: str = "complex", own_answers: bool = False) 
     return Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator), own_answers).double(), edges
 
 
+def along(model: Model, triples: Tensor = TRIPLES) -> Tensor:
+    return model.decoder.relation_vectors(triples[:, 1])
+
+
 def by_hand(model: Model, edges: Edges, head: int, relation: int, tail: int) -> Tensor:
     states = model.encoder.states(edges)
     back = relation - RELATIONS if relation >= RELATIONS else relation + RELATIONS
@@ -60,7 +64,8 @@ def test_a_triple_and_its_inverse_are_one_statement(encoder, decoder):
 def test_contrast_scores_each_triple_and_each_corrupted_one(encoder, decoder):
     model, edges = model_of(encoder, decoder)
     states = model.encoder.states(edges)
-    positive, negative = model.contrast(states, TRIPLES, NEGATIVES)
+    positive, negative, others = model.contrast(states, TRIPLES, along(model), NEGATIVES, TRIPLES[1:])
+    torch.testing.assert_close(others, model.scores(states, TRIPLES[1:]))
     torch.testing.assert_close(positive, model.scores(states, TRIPLES))
     itself = TRIPLES[:, :1]
     for column, tails in enumerate([*NEGATIVES.entities[NEGATIVES.group].split(1, dim=1), itself]):
@@ -72,7 +77,7 @@ def test_contrast_scores_each_triple_and_each_corrupted_one(encoder, decoder):
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_trained_vectors_alone_are_scored_as_the_decoder_does(decoder):
     model, _ = model_of("vn", decoder)
-    positive, negative = model.own_contrast(TRIPLES, NEGATIVES)
+    positive, negative = model.own_contrast(TRIPLES, along(model), NEGATIVES)
     vectors = model.encoder.vectors
     for place, (head, relation, tail) in enumerate(TRIPLES.tolist()):
         tails = [tail, *NEGATIVES.entities[NEGATIVES.group[place]].tolist()]
@@ -83,11 +88,11 @@ def test_trained_vectors_alone_are_scored_as_the_decoder_does(decoder):
 
 def test_negatives_are_drawn_for_each_relation_asked():
     relations = torch.tensor([4, 0, 4, 2])
-    drawn = Negatives.draw(relations, 500, 7, torch.Generator().manual_seed(0))
+    drawn = Negatives.draw(relations, 6, 500, 7, torch.Generator().manual_seed(0))
     assert torch.equal(drawn.relations[drawn.group], relations)
     assert drawn.entities.shape == (3, 500) and set(drawn.entities.unique().tolist()) == set(range(7))
     assert not torch.equal(drawn.entities[0], drawn.entities[1])
-    shared = Negatives.draw(relations, 500, 7, torch.Generator().manual_seed(0), shared=True)
+    shared = Negatives.draw(relations, 6, 500, 7, torch.Generator().manual_seed(0), shared=True)
     assert torch.equal(shared.entities[0], shared.entities[2]) and shared.entities.shape == (3, 500)
 
 
@@ -141,8 +146,9 @@ def test_contrast_with_all_scores_everyone_seen_as_a_tail(encoder, decoder):
     model, edges = model_of(encoder, decoder, own_answers=True)
     states = with_newcomers(model, edges)
     triples = torch.cat([TRIPLES, torch.tensor([[SEEN + 1, 4, 2]])])
-    among = model.contrast_with_all(states, triples[:, :2], model.encoder.vectors, triples[:, 2])
-    both = [among, model.own_contrast(triples[:-1], None)]
+    vectors, tails = along(model, triples), triples[:, 2]
+    among = model.contrast_with_all(states, triples, vectors, model.encoder.vectors, tails)
+    both = [among, model.own_contrast(triples[:-1], vectors[:-1], None)]
     for (_, negative), asked in zip(both, (triples, triples[:-1]), strict=True):
         assert negative.shape == (len(asked), SEEN)
         assert torch.equal(torch.isinf(negative).nonzero()[:, 1], asked[:, 2])

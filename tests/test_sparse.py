@@ -6,9 +6,12 @@ import torch
 from newcomer.nn.sparse import (
     BLOCK,
     Rows,
+    distinct,
+    looked_up_sum,
     row_softmax,
     row_sums,
-    sampled_by_blocks,
+    sampled_by_bags,
+    single_rows,
     summed_by_blocks,
     weighted_sum,
 )
@@ -92,12 +95,19 @@ def long_rows(seed: int, width: int = 9) -> Rows:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_blocks_cut_every_row_into_runs_of_a_few_entries(seed):
     rows = long_rows(seed)
-    starts, blocks = rows.blocks
-    assert (starts[1:] - starts[:-1]).tolist() == [
-        min(BLOCK, size - begin) for size in rows.sizes.tolist() for begin in range(0, size, BLOCK)
-    ]
-    assert blocks.row_ids().tolist() == rows.row_ids()[starts[:-1]].tolist()
-    assert blocks.sizes.tolist() == [-(-size // BLOCK) for size in rows.sizes.tolist()]
+    starts, offsets = rows.blocks
+    needed = [min(BLOCK, size - begin) for size in rows.sizes.tolist() for begin in range(0, size, BLOCK)]
+    sizes = (starts[1:] - starts[:-1]).tolist()
+    assert sizes == needed + [0] * (len(sizes) - len(needed))
+    assert starts[offsets[:-1]].tolist() == rows.offsets[:-1].tolist()
+    assert (offsets[1:] - offsets[:-1]).tolist() == [-(-size // BLOCK) for size in rows.sizes.tolist()]
+
+
+@pytest.mark.parametrize("sizes", [[], [0, 0], [BLOCK] * 3, [1] * 5, [BLOCK + 1] * 4])
+def test_there_is_room_for_as_many_blocks_as_rows_may_need(sizes):
+    rows = rows_of([[0] * size for size in sizes], 1)
+    starts, offsets = rows.blocks
+    assert int(offsets[-1]) < len(starts) and int(starts[-1]) == sum(sizes)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -107,7 +117,33 @@ def test_by_blocks_as_on_a_gpu_the_products_are_the_same(seed):
     torch.testing.assert_close(summed_by_blocks(rows, values, vectors), weighted_sum(rows, values, vectors))
     left = dense(rows.num_rows, 5, seed + 1)
     expected = (left[rows.row_ids()] * vectors[rows.columns]).sum(dim=1)
-    torch.testing.assert_close(sampled_by_blocks(rows, left, vectors), expected)
+    torch.testing.assert_close(sampled_by_bags(rows, left, vectors), expected)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_values_that_are_looked_up_are_as_good_as_given_ones(seed):
+    edges, vectors = random_edges(seed, width=9), dense(9, 3, seed).requires_grad_()
+    lookup, table = single_rows(edges.relations, 6), dense(6, 1, seed + 1)[:, 0].requires_grad_()
+    given = weighted_sum(edges.rows, table[edges.relations] * edges.weights, vectors)
+    found = looked_up_sum(edges.rows, lookup, table, edges.weights, vectors)
+    assert torch.equal(found, given)
+    for gradients in zip(
+        *(torch.autograd.grad(sums.sin().sum(), (table, vectors)) for sums in (found, given)), strict=True
+    ):
+        torch.testing.assert_close(*gradients)
+    assert torch.autograd.gradcheck(
+        lambda t, v: looked_up_sum(edges.rows, lookup, t, edges.weights, v), (table, vectors)
+    )
+
+
+@pytest.mark.parametrize("given", [[3, 0, 3, 6, 0], [2], []])
+def test_distinct_values_are_those_that_sorting_finds(given):
+    values = torch.tensor(given, dtype=torch.int64)
+    for found, expected in zip(distinct(values, 7), torch.unique(values, return_inverse=True), strict=True):
+        assert torch.equal(found, expected)
+    chosen = torch.arange(len(values)) % 2 == 0
+    found, places = distinct(values, 7, chosen)
+    assert torch.equal(found, torch.unique(values[chosen])) and torch.equal(found[places[chosen]], values[chosen])
 
 
 def test_without_entries_every_sum_is_zero():

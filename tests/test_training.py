@@ -72,6 +72,10 @@ def trained(config: Config, graph: TrainingGraph = GRAPH, epochs: int = 2) -> Tr
     return trainer
 
 
+def along_of(trainer: Trainer, triples: Tensor) -> Tensor:
+    return trainer.model.decoder.relation_vectors(triples[:, 1])
+
+
 def same(first: Trainer, second: Trainer) -> bool:
     one, other = first.model.state_dict(), second.model.state_dict()
     return all(torch.equal(one[name], other[name]) for name in one) and torch.equal(first.labels, second.labels)
@@ -280,10 +284,10 @@ def test_who_practises_is_an_answer_as_newcomers_are(encoder, fanout, monkeypatc
     trainer, seen = trained(config_of(encoder, **settings), epochs=1), []
     contrast = trainer.model.contrast_with_all
 
-    def heard(states, asked, everyone, tails):
+    def heard(states, asked, along, everyone, tails):
         copies = torch.arange(states.newcomers) + len(states.layers[0]) - states.newcomers
         seen.extend([everyone.detach().clone(), trainer.model.encoder.plain(states, copies).detach()])
-        return contrast(states, asked, everyone, tails)
+        return contrast(states, asked, along, everyone, tails)
 
     monkeypatch.setattr(trainer.model, "contrast_with_all", heard)
     facts = torch.arange(0, len(GRAPH.facts), 9)
@@ -323,7 +327,7 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
             states, asked, _ = trainer._practise(states, triples, torch.Generator().manual_seed(0))
             assert (asked[:, 0] >= graph.num_entities).all()
             rivals = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
-            _, scores = trainer.model.contrast(states, asked, rivals)
+            _, scores, _ = trainer.model.contrast(states, asked, along_of(trainer, asked), rivals, asked[:0])
         torch.testing.assert_close(scores, scores[:1].expand_as(scores))
 
 
@@ -336,8 +340,9 @@ def test_a_step_sees_nothing_of_what_it_predicts(encoder, monkeypatch):
     )
     for facts, virtual in trainer._batches(torch.Generator().manual_seed(0)):
         trainer._step(facts, virtual, torch.Generator().manual_seed(1))
-        resting = GRAPH.resting_on(facts) + len(GRAPH.facts)
-        gone = torch.isin(GRAPH.sources, torch.cat([facts, virtual + len(GRAPH.facts), resting]))
+        visible = torch.ones(len(GRAPH.facts)).index_fill_(0, facts, 0.0)
+        resting = torch.nonzero(GRAPH.standing(visible) == 0)[:, 0]
+        gone = torch.isin(GRAPH.sources, torch.cat([facts, len(GRAPH.facts) + torch.cat([virtual, resting])]))
         assert torch.equal(seen[-1].weights == 0, gone)
 
 
@@ -379,7 +384,9 @@ def test_of_facts_at_random_nothing_is_known_about_newcomers(encoder, decoder):
     drawn = torch.randint(60, (len(asked), CORRUPTIONS), generator=torch.Generator().manual_seed(0))
     negatives = Negatives(asked[:, 1], drawn, torch.arange(len(asked)))  # each its own: what is shared errs together
     with torch.no_grad():
-        positive, negative = trainer.model.contrast(scorer.states, asked, negatives)
+        positive, negative, _ = trainer.model.contrast(
+            scorer.states, asked, along_of(trainer, asked), negatives, asked[:0]
+        )
         # Without the newcomer itself, which training has taught to be no answer.
         assert float(choice_entropy(positive, negative[:, :-1])) > math.log(CORRUPTIONS + 1) - 0.05
 

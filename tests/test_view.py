@@ -79,7 +79,7 @@ def test_where_all_neighbours_are_drawn_vectors_are_those_over_the_whole_graph(e
 @pytest.mark.parametrize("own_answers", [False, True])
 def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder, own_answers, monkeypatch):
     losses, draw = [], Negatives.draw
-    monkeypatch.setattr(Negatives, "draw", lambda *given: draw(*given[:4], shared=True))
+    monkeypatch.setattr(Negatives, "draw", lambda *given: draw(*given[:5], shared=True))
     for fanout in (None, EVERYONE, 2):
         settings = {"newcomer_share": 1.0, "fanout": fanout, "own_weight": 0.5, "own_answers": own_answers}
         config = config_of(encoder, dropout=0.0, **settings)

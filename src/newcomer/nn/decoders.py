@@ -26,8 +26,8 @@ CHUNK_BYTES = 1 << 28
 class Decoder(nn.Module, ABC):
     """The contract: score triples one by one, or queries against many candidates, with equal results.
 
-    Every decoder turns (head, relation) into one query vector of the entities' size and compares that with tails, so
-    the cost of scoring all tails is one comparison a candidate.
+    Every decoder turns (head, relation) into one query vector of the entities' size (``asked``) and compares that with
+    tails, so the cost of scoring all tails is one comparison a candidate.
 
     Vectors start uniform with expected squared norm 1, whatever the size. They are drawn on the generator's device:
     draw on the CPU and move the module, and every machine starts from the same numbers.
@@ -47,7 +47,7 @@ class Decoder(nn.Module, ABC):
 
     def triples(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Scores (n,) of n triples: heads (n, dim), relations (n,), tails (n, dim)."""
-        return self._fit_pairs(self._query(heads, self._relation_vectors(relations)), tails)
+        return self.fit_pairs(self.asked(heads, self.relation_vectors(relations)), tails)
 
     def all_tails(self, heads: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """Scores of n queries (heads (n, dim), relations (n,)) against candidate tails.
@@ -55,51 +55,48 @@ class Decoder(nn.Module, ABC):
         Candidates (m, dim) are common to all queries and give (n, m); candidates (n, k, dim) are each query's own, as
         negatives are, and give (n, k).
         """
-        return self._fit_candidates(self._query(heads, self._relation_vectors(relations)), candidates)
+        return self.fit_candidates(self.asked(heads, self.relation_vectors(relations)), candidates)
 
     def all_heads(self, tails: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """Scores of candidate heads, with shapes as in ``all_tails``: the tails of the inverse relation."""
-        vectors = self._relation_vectors(relations, turned=True)
-        return self._fit_candidates(self._query(tails, vectors), candidates)
+        return self.fit_candidates(self.asked(tails, self.relation_vectors(relations, turned=True)), candidates)
 
-    def penalty(self, relations: Tensor) -> Tensor:
-        """Mean squared L2 norm of the vectors of these relations (n,); 0 of none."""
-        squares = self._relation_vectors(relations).square()
-        return squares.sum() / max(1, relations.numel())
+    @staticmethod
+    def penalty(vectors: Tensor) -> Tensor:
+        """Mean squared L2 norm of relation vectors (n, dim); 0 of none."""
+        return vectors.square().sum() / max(1, len(vectors))
 
-    def _relation_vectors(self, relations: Tensor, turned: bool = False) -> Tensor:
+    def relation_vectors(self, relations: Tensor, turned: bool = False) -> Tensor:
         """Vectors (n, dim) of relations in [0, 2R), or of their inverses; an id beyond the range is an IndexError."""
-        backward = relations >= self.num_relations
-        # Subtracting keeps ids below 0 and from 2R on out of range, where a remainder would hide them.
-        vectors = functional.embedding(relations - self.num_relations * backward, self.vectors)
-        return torch.where((backward ^ turned).unsqueeze(-1), self._inverse(vectors), vectors)
+        both = self.vectors, self._inverse(self.vectors)
+        return functional.embedding(relations, torch.cat(both[::-1] if turned else both))
 
     @staticmethod
     @abstractmethod
     def _inverse(vectors: Tensor) -> Tensor:
-        """The vectors (n, dim) of the inverse relations."""
+        """The vectors (R, dim) of the inverse relations."""
 
     @staticmethod
     @abstractmethod
-    def _query(heads: Tensor, vectors: Tensor) -> Tensor:
+    def asked(heads: Tensor, vectors: Tensor) -> Tensor:
         """What the tails should fit (n, dim), from heads (n, dim) and relation vectors (n, dim)."""
 
     @abstractmethod
-    def _fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+    def fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Scores (n,) of queries (n, dim) with tails (n, dim), row by row."""
 
     @abstractmethod
-    def _fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
+    def fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Scores of queries (n, dim) with candidates (m, dim) or (n, k, dim)."""
 
 
 class DotDecoder(Decoder):
     """Decoders whose score is the dot product of query and tail."""
 
-    def _fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+    def fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         return (queries * tails).sum(dim=-1)
 
-    def _fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
+    def fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
         if candidates.dim() == 3:
             return (candidates @ queries.unsqueeze(-1)).squeeze(-1)
         return queries @ candidates.mT
@@ -113,7 +110,7 @@ class DistMult(DotDecoder):
         return vectors
 
     @staticmethod
-    def _query(heads: Tensor, vectors: Tensor) -> Tensor:
+    def asked(heads: Tensor, vectors: Tensor) -> Tensor:
         return heads * vectors
 
 
@@ -135,7 +132,7 @@ class ComplEx(DotDecoder):
         return torch.cat([real, -imaginary], dim=-1)
 
     @staticmethod
-    def _query(heads: Tensor, vectors: Tensor) -> Tensor:
+    def asked(heads: Tensor, vectors: Tensor) -> Tensor:
         head_real, head_imaginary = heads.chunk(2, dim=-1)
         real, imaginary = vectors.chunk(2, dim=-1)
         product = [head_real * real - head_imaginary * imaginary, head_real * imaginary + head_imaginary * real]
@@ -175,13 +172,13 @@ class TransE(Decoder):
         return -vectors
 
     @staticmethod
-    def _query(heads: Tensor, vectors: Tensor) -> Tensor:
+    def asked(heads: Tensor, vectors: Tensor) -> Tensor:
         return heads + vectors
 
-    def _fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+    def fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         return self.gamma - (queries - tails).abs().sum(dim=-1)
 
-    def _fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
+    def fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
         pairs = max(1, self.chunk_bytes // (self.dim * queries.element_size()))
         width = max(1, min(pairs, candidates.shape[-2]))
         bands = [self._band(queries, part, max(1, pairs // width)) for part in torch.split(candidates, width, dim=-2)]

@@ -7,6 +7,7 @@ gives the vectors of entities for queries. What is computed for seen entities ne
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -116,8 +117,7 @@ class VNEncoder(Encoder):
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         if self.query is None:
             return self.plain(states, entities)
-        last = states.layers[-1]
-        vectors: Tensor = self.query(states.edges, last, last, entities, queries)
+        vectors: Tensor = self.query(states.edges, states.layers[-1], entities, queries)
         return vectors
 
     def plain(self, states: States, entities: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class NeighborEncoder(Encoder):
 
     def extend(self, seen: States, edges: Edges) -> States:
         has_vector = edges.rows.columns < seen.edges.rows.num_rows
-        edges = edges._replace(weights=edges.weights * has_vector)
+        edges = replace(edges, weights=edges.weights * has_vector)
         nothing = self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1])
         layers = (torch.cat([seen.layers[0], nothing]),)
         return States(layers, join_edges(seen.edges, edges), seen.nodes, edges.rows.num_rows)
@@ -344,7 +344,7 @@ class RelationalEncoder(NeighborEncoder):
         arrived = torch.arange(edges.rows.num_rows, device=edges.weights.device) + start
         told = row_sums(edges.rows, edges.weights * (edges.rows.columns < start)) > 0
         heard = torch.cat([torch.ones(start, dtype=torch.bool, device=told.device), told])
-        edges = edges._replace(weights=edges.weights * heard[edges.rows.columns])
+        edges = replace(edges, weights=edges.weights * heard[edges.rows.columns])
         layers = (torch.cat([seen.layers[0], self.plain(by_seen, arrived)]),)
         return by_seen._replace(layers=layers, edges=join_edges(seen.edges, edges))
 

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from newcomer.nn.decoders import Decoder
 from newcomer.nn.encoders import Encoder, States
+from newcomer.nn.sparse import distinct
 
 
 class Negatives(NamedTuple):
@@ -24,13 +25,13 @@ class Negatives(NamedTuple):
 
     @classmethod
     def draw(
-        cls, relations: Tensor, count: int, below: int, generator: torch.Generator, shared: bool = False
+        cls, relations: Tensor, kinds: int, count: int, below: int, generator: torch.Generator, shared: bool = False
     ) -> "Negatives":
-        """``count`` entities of ``below`` for each relation that occurs, or (``shared``) the same for all of them."""
-        distinct, group = torch.unique(relations, return_inverse=True)
-        sets = 1 if shared else len(distinct)
+        """``count`` entities of ``below`` for each of ``kinds`` relations that occurs, or (``shared``) for all."""
+        present, group = distinct(relations, kinds)
+        sets = 1 if shared else len(present)
         drawn = torch.randint(below, (sets, count), generator=generator, device=generator.device)
-        return cls(distinct, drawn.to(relations.device).expand(len(distinct), count), group)
+        return cls(present, drawn.to(relations.device).expand(len(present), count), group)
 
 
 class Model(nn.Module):
@@ -68,9 +69,23 @@ class Model(nn.Module):
             heads, relations, tails = self.oriented(triples, len(states.layers[0]) - states.newcomers).unbind(dim=1)
             of_heads = self.encoder.embed(states, heads, relations)
             return self.decoder.triples(of_heads, relations, self.answers(states, tails, relations))
-        heads, relations, tails = triples.unbind(dim=1)
-        vectors = self.encoder.embed(states, torch.cat([heads, tails]), torch.cat([relations, self.inverse(relations)]))
-        return self.decoder.triples(vectors[: len(heads)], relations, vectors[len(heads) :])
+        of_heads, of_tails = self._embed_all(states, self._ends(triples), self._queries(triples))
+        return self.decoder.triples(of_heads, triples[:, 1], of_tails)
+
+    @staticmethod
+    def _ends(triples: Tensor) -> tuple[Tensor, Tensor]:
+        return triples[:, 0], triples[:, 2]
+
+    def _queries(self, triples: Tensor) -> tuple[Tensor, Tensor]:
+        """What the ends of triples are asked."""
+        return triples[:, 1], self.inverse(triples[:, 1])
+
+    def _embed_all(
+        self, states: States, entities: tuple[Tensor, ...], queries: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Vectors of several lists of entities and what they are asked, for each list."""
+        vectors = self.encoder.embed(states, torch.cat(entities), torch.cat(queries))
+        return torch.split(vectors, [len(part) for part in entities])
 
     def oriented(self, triples: Tensor, seen: int) -> Tensor:
         """Triples turned round where only the tail is no longer seen: then it is the one that is asked about."""
@@ -82,43 +97,55 @@ class Model(nn.Module):
         """(n,): truth values in 0..1."""
         return torch.sigmoid(self.scores(states, triples))
 
-    def contrast(self, states: States, triples: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
-        """Scores of triples (n, 3), (n,), and of the same with their negatives as tails, (n, k + 1).
+    def contrast(
+        self, states: States, triples: Tensor, along: Tensor, negatives: Negatives, others: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores of triples (n, 3), (n,), of the same with their negatives as tails, (n, k + 1), and of others, (m,).
 
-        The last is the head itself: most alike its own neighbours, it would else be the answer to everything.
+        The last of the negatives is the head itself: most alike its own neighbours, it would else be the answer to
+        everything. ``along`` are the decoder's vectors of the triples' relations, (n, d). The others are scored as
+        `scores` does it; all ends are embedded together.
         """
         heads, relations, tails = triples.unbind(dim=1)
         asked_back = self.inverse(relations)
-        n, (groups, k) = len(heads), negatives.entities.shape
-        entities = torch.cat([heads, tails, heads, negatives.entities.reshape(-1)])
-        of_groups = self.inverse(negatives.relations).repeat_interleave(k)
-        vectors = self.encoder.embed(states, entities, torch.cat([relations, asked_back, asked_back, of_groups]))
-        of_heads, of_tails, as_tails = vectors[: 3 * n].chunk(3)
-        of_negatives = negatives.spread(vectors[3 * n :].reshape(groups, k, -1))
-        negative = self.decoder.all_tails(of_heads, relations, of_negatives)
-        itself = self.decoder.triples(of_heads, relations, as_tails)
-        return self.decoder.triples(of_heads, relations, of_tails), torch.cat([negative, itself[:, None]], dim=1)
+        of_groups = self.inverse(negatives.relations)[:, None].expand_as(negatives.entities)
+        entities = heads, tails, heads, negatives.entities.reshape(-1), *self._ends(others)
+        queries = relations, asked_back, asked_back, of_groups.reshape(-1), *self._queries(others)
+        of_heads, of_tails, as_tails, rivals, *of_others = self._embed_all(states, entities, queries)
+        asked = self.decoder.asked(of_heads, along)
+        of_negatives = negatives.spread(rivals.reshape(*negatives.entities.shape, -1))
+        negative = self.decoder.fit_candidates(asked, of_negatives)
+        itself = self.decoder.fit_pairs(asked, as_tails)
+        return (
+            self.decoder.fit_pairs(asked, of_tails),
+            torch.cat([negative, itself[:, None]], dim=1),
+            self.decoder.triples(of_others[0], others[:, 1], of_others[1]),
+        )
 
     def contrast_with_all(
-        self, states: States, asked: Tensor, everyone: Tensor, tails: Tensor
+        self, states: States, triples: Tensor, along: Tensor, everyone: Tensor, tails: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Scores of (head, relation) pairs (n, 2) with their tails, (n,), and with everyone's vectors, (n, seen).
+        """Scores of the heads and relations of triples with tails (n,), (n,), and with everyone's vectors, (n, seen).
 
         The tail itself, which is no corruption, has the score minus infinity there.
         """
-        heads, relations = asked.unbind(dim=1)
-        return _apart(self.decoder.all_tails(self.encoder.embed(states, heads, relations), relations, everyone), tails)
+        asked = self.decoder.asked(self.encoder.embed(states, triples[:, 0], triples[:, 1]), along)
+        return _apart(self.decoder.fit_candidates(asked, everyone), tails)
 
-    def own_contrast(self, triples: Tensor, negatives: Negatives | None) -> tuple[Tensor, Tensor]:
+    def own_contrast(self, triples: Tensor, along: Tensor, negatives: Negatives | None) -> tuple[Tensor, Tensor]:
         """As `contrast` (without ``negatives``: with all), by the trained vectors alone, whatever is around them."""
-        heads, relations, tails = triples.unbind(dim=1)
+        heads, tails = self._ends(triples)
         vectors = self.encoder.inputs()
-        of_heads = functional.embedding(heads, vectors)
         if negatives is None:
-            return _apart(self.decoder.all_tails(of_heads, relations, vectors), tails)
-        positive = self.decoder.triples(of_heads, relations, functional.embedding(tails, vectors))
-        of_negatives = negatives.spread(functional.embedding(negatives.entities, vectors))
-        return positive, self.decoder.all_tails(of_heads, relations, of_negatives)
+            asked = self.decoder.asked(functional.embedding(heads, vectors), along)
+            return _apart(self.decoder.fit_candidates(asked, vectors), tails)
+        ids = heads, tails, negatives.entities.reshape(-1)
+        of_heads, of_tails, rivals = torch.split(
+            functional.embedding(torch.cat(ids), vectors), [len(part) for part in ids]
+        )
+        asked = self.decoder.asked(of_heads, along)
+        of_negatives = negatives.spread(rivals.reshape(*negatives.entities.shape, -1))
+        return self.decoder.fit_pairs(asked, of_tails), self.decoder.fit_candidates(asked, of_negatives)
 
 
 def _apart(everyone: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:

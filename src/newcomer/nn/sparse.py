@@ -6,6 +6,9 @@ another one with the transpose backwards for ``dense``, and a sampled dense-dens
 On a GPU the library's sparse product adds in another order every run, and its sampled product is slow. There rows are
 cut into blocks of a few entries, summed up block by block and then row by row: the same bits in every run, and an
 entity with thousands of neighbours does not keep everyone waiting.
+
+There, too, a small operation costs as much as a large one, and asking how large a result is costs a wait. So gradients
+are written out, what a graph's structure gives is found once, and no size is asked for that can be bounded.
 """
 
 import warnings
@@ -41,7 +44,7 @@ class Rows:
     def num_rows(self) -> int:
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def sizes(self) -> Tensor:
         """Entries a row, (rows,)."""
         return self.offsets[1:] - self.offsets[:-1]
@@ -54,24 +57,34 @@ class Rows:
         """The row of each entry, (entries,)."""
         return self._row_ids
 
+    def knowing(self, row_ids: Tensor, sizes: Tensor | None = None) -> "Rows":
+        """These rows, told the row of each entry (and the entries a row) by who knows them already."""
+        self.__dict__["_row_ids"] = row_ids  # as the cached properties would find them
+        if sizes is not None:
+            self.__dict__["sizes"] = sizes
+        return self
+
     @cached_property
     def transposed(self) -> tuple["Rows", Tensor]:
         """The rows of the transpose, and which entry stands at each of its places."""
-        ascending, order = torch.sort(self.columns, stable=True)
-        offsets = torch.searchsorted(ascending, torch.arange(self.width + 1, device=order.device))
+        # Half as many bits take half as long to sort.
+        narrow = self.columns.int() if self.width < 2**31 else self.columns
+        ascending, order = torch.sort(narrow, stable=True)
+        every = torch.arange(self.width + 1, dtype=narrow.dtype, device=order.device)
+        offsets = torch.searchsorted(ascending, every)
         return Rows(offsets, self.row_ids()[order], self.num_rows), order
 
     @cached_property
-    def blocks(self) -> tuple[Tensor, "Rows"]:
-        """Rows cut into blocks of at most `BLOCK` entries: where each begins (and the last ends), and each row's."""
-        counts = (self.sizes + BLOCK - 1) // BLOCK
-        offsets = _offsets(counts)
-        row = _row_ids(counts, int(offsets[-1]))
-        place = torch.arange(len(row), device=row.device)
-        starts = self.offsets[row] + (place - offsets[row]) * BLOCK
-        blocks = Rows(offsets, place, len(row))
-        blocks.__dict__["_row_ids"] = row
-        return torch.cat([starts, self.offsets[-1:]]), blocks
+    def blocks(self) -> tuple[Tensor, Tensor]:
+        """Rows cut into blocks of at most `BLOCK` entries: where each begins (and the last ends), and each row's first.
+
+        There are as many as there can be at most; those that no row needs are empty ones at the end.
+        """
+        offsets = _offsets((self.sizes + (BLOCK - 1)) // BLOCK)
+        place = torch.arange(len(self.columns) // BLOCK + self.num_rows + 1, device=offsets.device)
+        row = torch.searchsorted(offsets[1:], place, right=True)
+        starts = torch.sub(self.offsets, offsets, alpha=BLOCK)[row].add_(place, alpha=BLOCK)
+        return starts.clamp_max_(len(self.columns)), offsets
 
     def pick(self, rows: Tensor) -> tuple["Rows", Tensor]:
         """These rows (any of them several times), and where each of their entries stands in this one."""
@@ -79,9 +92,11 @@ class Rows:
         offsets = _offsets(sizes)
         row = _row_ids(sizes, int(offsets[-1]))
         entries = (self.offsets[rows] - offsets[:-1])[row] + torch.arange(len(row), device=rows.device)
-        picked = Rows(offsets, self.columns[entries], self.width)
-        picked.__dict__["_row_ids"] = row  # as the cached property would find them
-        return picked, entries
+        return Rows(offsets, self.columns[entries], self.width).knowing(row, sizes), entries
+
+    def widened(self, width: int) -> "Rows":
+        """The same rows, whose entries are below a larger number."""
+        return Rows(self.offsets, self.columns, width).knowing(self.row_ids(), self.sizes)
 
     def where(self, mask: Tensor) -> "Rows":
         """All rows, with the entries under a mask (entries,) only."""
@@ -97,7 +112,7 @@ def _offsets(sizes: Tensor) -> Tensor:
 
 def _row_ids(sizes: Tensor, total: int) -> Tensor:
     """The number of each part as often as its size says; told the total, a GPU need not be waited for."""
-    return torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes, output_size=total)
+    return torch.repeat_interleave(sizes, output_size=total)
 
 
 def _csr(rows: Rows, values: Tensor) -> Tensor:
@@ -109,7 +124,7 @@ def _csr(rows: Rows, values: Tensor) -> Tensor:
 def _sampled_products(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
     """(entries,): for entry (i, j) the product of the vectors ``left_i`` and ``right_j``."""
     if left.is_cuda:
-        return sampled_by_blocks(rows, left, right)
+        return sampled_by_bags(rows, left, right)
     if len(rows.columns) > rows.num_rows * rows.width:
         # Torch refuses a pattern of more entries than places. Only small, dense graphs of many relations have one.
         return (left[rows.row_ids()] * right[rows.columns]).sum(dim=1)
@@ -122,27 +137,26 @@ def _product(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
     return summed_by_blocks(rows, values, dense) if dense.is_cuda else _csr(rows, values) @ dense
 
 
+def _turned_product(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
+    """The product with the transpose."""
+    turned, order = rows.transposed
+    return _product(turned, values[order], dense)
+
+
 def summed_by_blocks(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
     """The sparse product by blocks: each a weighted bag of vectors, then the sum of a row's blocks."""
-    starts, blocks = rows.blocks
-    bags = _bags(rows.columns, dense, starts, values)
-    return torch.segment_reduce(bags, "sum", offsets=blocks.offsets, initial=0.0)
-
-
-def sampled_by_blocks(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
-    """The sampled product: what the weights of such bags have as their gradient, without a vector for each entry."""
-    starts, blocks = rows.blocks
-    with torch.enable_grad():
-        weights = left.new_zeros(len(rows.columns)).requires_grad_()
-        bags = _bags(rows.columns, right.detach(), starts, weights)
-    products: Tensor = torch.autograd.grad(bags, weights, left[blocks.row_ids()])[0]
-    return products
-
-
-def _bags(columns: Tensor, dense: Tensor, starts: Tensor, weights: Tensor) -> Tensor:
-    return functional.embedding_bag(
-        columns, dense, starts, mode="sum", per_sample_weights=weights, include_last_offset=True
+    starts, offsets = rows.blocks
+    bags = functional.embedding_bag(
+        rows.columns, dense, starts, mode="sum", per_sample_weights=values, include_last_offset=True
     )
+    return torch.segment_reduce(bags, "sum", offsets=offsets, initial=0.0)
+
+
+def sampled_by_bags(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
+    """The sampled product: what the weights of bags have as their gradient, without a vector for each entry."""
+    bags = rows.columns, rows.offsets, rows.row_ids()
+    products: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(left, right, *bags, mode=0)
+    return products
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -158,12 +172,8 @@ class _WeightedSum(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         values, dense = ctx.saved_tensors
         gradient, rows = gradients[0].contiguous(), ctx.rows
-        for_values = for_dense = None
-        if ctx.needs_input_grad[1]:
-            for_values = _sampled_products(rows, gradient, dense)
-        if ctx.needs_input_grad[2]:
-            turned, order = rows.transposed
-            for_dense = _product(turned, values[order], gradient)
+        for_values = _sampled_products(rows, gradient, dense) if ctx.needs_input_grad[1] else None
+        for_dense = _turned_product(rows, values, gradient) if ctx.needs_input_grad[2] else None
         return None, for_values, for_dense
 
 
@@ -172,6 +182,39 @@ def weighted_sum(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
     if len(rows.columns) == 0:
         return dense.new_zeros(rows.num_rows, dense.shape[1])
     result: Tensor = _WeightedSum.apply(rows, values, dense)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _LookedUpSum(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
+    def forward(ctx: Any, rows: Rows, lookup: Rows, table: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
+        values = table[lookup.columns] * weights
+        ctx.rows, ctx.lookup = rows, lookup
+        ctx.save_for_backward(weights, values, dense)
+        return _product(rows, values, dense)
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        weights, values, dense = ctx.saved_tensors
+        gradient, rows = gradients[0].contiguous(), ctx.rows
+        for_table = for_dense = None
+        if ctx.needs_input_grad[2]:
+            for_table = _column_sums(ctx.lookup, _sampled_products(rows, gradient, dense) * weights)
+        if ctx.needs_input_grad[4]:
+            for_dense = _turned_product(rows, values, gradient)
+        return None, None, for_table, None, for_dense
+
+
+def looked_up_sum(rows: Rows, lookup: Rows, table: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
+    """`weighted_sum` whose values are ``weights`` (entries,) times numbers that ``lookup`` finds in a table.
+
+    ``lookup`` has a row of one entry for each entry of ``rows``. No gradient flows to the weights.
+    """
+    if len(rows.columns) == 0:
+        return dense.new_zeros(rows.num_rows, dense.shape[1])
+    result: Tensor = _LookedUpSum.apply(rows, lookup, table, weights, dense)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -205,8 +248,12 @@ class _ByColumn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        turned, order = ctx.rows.transposed
-        return None, _segment_sums(gradients[0][order], turned.offsets)
+        return None, _column_sums(ctx.rows, gradients[0])
+
+
+def _column_sums(rows: Rows, values: Tensor) -> Tensor:
+    turned, order = rows.transposed
+    return _segment_sums(values[order], turned.offsets)
 
 
 def _segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
@@ -234,7 +281,29 @@ def by_column(rows: Rows, values: Tensor) -> Tensor:
 
 def single_rows(columns: Tensor, width: int) -> Rows:
     """Rows of one entry each."""
-    return Rows(torch.arange(len(columns) + 1, device=columns.device), columns, width)
+    offsets = torch.arange(len(columns) + 1, device=columns.device)
+    return Rows(offsets, columns, width).knowing(offsets[:-1])
+
+
+class _RowSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Rows, logits: Tensor, weights: Tensor) -> Tensor:
+        raised = logits + weights.log()
+        lowest = torch.finfo(raised.dtype).min  # of a row without any weight: its shares are then zero
+        top = torch.segment_reduce(raised, "max", offsets=rows.offsets, initial=lowest)
+        shares = torch.exp(raised - top[rows.row_ids()])
+        total = _segment_sums(shares, rows.offsets)  # at least 1, the highest entry's own share, or 0 of nothing
+        shares = shares / total.clamp_min_(1.0)[rows.row_ids()]
+        ctx.rows = rows
+        ctx.save_for_backward(shares)
+        return shares
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (shares,), rows = ctx.saved_tensors, ctx.rows
+        shared = shares * gradients[0]
+        total = _segment_sums(shared, rows.offsets)
+        return None, torch.addcmul(shared, shares, total[rows.row_ids()], value=-1), None
 
 
 def row_softmax(rows: Rows, logits: Tensor, weights: Tensor) -> Tensor:
@@ -245,9 +314,18 @@ def row_softmax(rows: Rows, logits: Tensor, weights: Tensor) -> Tensor:
     """
     if len(logits) == 0:
         return logits
-    raised = logits + weights.detach().log()
-    top = torch.segment_reduce(raised.detach(), "max", offsets=rows.offsets, initial=-torch.inf)
-    top = top.masked_fill(top == -torch.inf, 0.0)
-    shares = torch.exp(raised - top[rows.row_ids()])
-    total = row_sums(rows, shares)  # at least 1, the highest entry's own share, or 0 of nothing
-    return shares / by_row(rows, total.masked_fill(total == 0, 1.0))
+    result: Tensor = _RowSoftmax.apply(rows, logits, weights)  # type: ignore[no-untyped-call]
+    return result
+
+
+def distinct(values: Tensor, below: int, chosen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The values (n,) in [0, below), each once and ascending, and where each of the given ones stands among them.
+
+    As `torch.unique`, without sorting: for values that are few enough to have a mark each. With ``chosen`` (n,) only
+    these count; where others stand has no meaning.
+    """
+    marked = values if chosen is None else values.masked_fill(~chosen, below)
+    marks = torch.zeros(below + 1, dtype=torch.bool, device=values.device).index_fill_(0, marked, True)
+    count = torch.cumsum(marks[:below], 0)
+    wanted = torch.arange(1, int(count[-1]) + 1 if below else 1, device=values.device)
+    return torch.searchsorted(count, wanted), count[values] - 1

@@ -6,6 +6,7 @@ giving it a soft label, is a matter of one weight.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from newcomer.graph import Graph, Ids, TripleArray, concatenate
 from newcomer.nn.layers import Edges
+from newcomer.nn.soft_labels import grounding_support
 from newcomer.nn.sparse import Rows, single_rows
 from newcomer.rules.neighbors import VirtualNeighbors
 
@@ -27,6 +29,21 @@ class Groundings:
     offsets: Tensor  # (virtual + 1,)
     confidence: Tensor  # (groundings,)
     premises: Tensor  # (groundings, 3, 3)
+
+
+class Grounds(NamedTuple):
+    """The groundings of some virtual triples: a row a triple, whose entries are groundings of three premises each."""
+
+    rows: Rows
+    confidence: Tensor  # (groundings,)
+    premises: Tensor  # (3 * groundings, 3) one grounding after the other
+    absent: Tensor  # (groundings, 3) where there are fewer premises: the first one stands there again
+
+    def support(self, truths: Tensor) -> Tensor:
+        """(n,): the confidences of each triple's groundings, as true as their premises (3 * groundings,), summed."""
+        return grounding_support(
+            self.rows, self.confidence, truths.reshape(self.absent.shape).masked_fill(self.absent, 1.0)
+        )
 
 
 @dataclass(frozen=True)
@@ -58,26 +75,31 @@ class TrainingGraph:
 
     def mentioned(self, virtual: Tensor) -> Tensor:
         """The entities of these virtual triples and of the facts they are inferred from."""
-        _, groundings = self.groundings_of(virtual)
-        premises = self.groundings.premises[groundings].reshape(-1, 3)
-        ends = torch.cat([self.virtual[virtual], premises[premises[:, 1] >= 0]])[:, [0, 2]]
-        distinct: Tensor = torch.unique(ends)
+        distinct: Tensor = torch.unique(torch.cat([self.virtual[virtual], self.grounds(virtual).premises])[:, ::2])
         return distinct
 
     def groundings_of(self, virtual: Tensor) -> tuple[Rows, Tensor]:
         """The groundings of these virtual triples: a row a triple, and which each of the rows' entries is."""
         return self._by_conclusion.pick(virtual)
 
+    def grounds(self, virtual: Tensor) -> Grounds:
+        """Why these virtual triples are believed."""
+        rows, chosen = self.groundings_of(virtual)
+        premises = self.groundings.premises[chosen]
+        absent = premises[:, :, 1] < 0
+        filled = torch.where(absent[:, :, None], premises[:, :1], premises)
+        return Grounds(rows, self.groundings.confidence[chosen], filled.reshape(-1, 3), absent)
+
     @cached_property
     def _by_conclusion(self) -> Rows:
         every = torch.arange(len(self.groundings.confidence), device=self.virtual.device)
         return Rows(self.groundings.offsets, every, len(every))
 
-    def resting_on(self, facts: Tensor) -> Tensor:
-        """The virtual triples inferred from any of these facts."""
-        picked, _ = self.dependents.pick(facts)
-        distinct: Tensor = torch.unique(picked.columns)
-        return distinct
+    def standing(self, visible: Tensor) -> Tensor:
+        """(virtual,): 1.0, or 0.0 of those inferred from a fact that has 0.0 in ``visible`` (facts,) and not 1.0."""
+        premises, _ = self.dependents.transposed
+        least = torch.segment_reduce(visible[premises.columns], "min", offsets=premises.offsets, initial=1.0)
+        return least[: len(self.virtual)]
 
 
 def build_training_graph(

@@ -20,11 +20,10 @@ from torch.nn import functional
 from newcomer.config import Config, ModelConfig
 from newcomer.nn.decoders import make_decoder
 from newcomer.nn.encoders import LANEncoder, States, make_encoder
-from newcomer.nn.layers import Edges
 from newcomer.nn.model import Model, Negatives
-from newcomer.nn.sparse import Rows, row_sums, single_rows
-from newcomer.training.graph import TrainingGraph
-from newcomer.training.scorer import virtual_labels
+from newcomer.nn.soft_labels import soft_labels
+from newcomer.nn.sparse import distinct
+from newcomer.training.graph import Grounds, TrainingGraph
 from newcomer.training.view import View, around, whole
 
 FIRST_LABELS = {"soft": 0.5, "hard": 1.0, "none": 0.0}  # of virtual triples that training has not come to yet
@@ -106,18 +105,23 @@ class Trainer:
         training = self.config.training
         triples, negatives = self._questions(facts, generator)
         view = self._view(self._without(facts, virtual, generator), triples, negatives, virtual, generator)
-        states = self.model.encoder.states(view.edges, view.nodes)
-        virtual_loss = self._virtual_loss(states, view, virtual)
-        states, asked, arriving = self._practise(states, view.triples(triples), generator)
+        seen = self.model.encoder.states(view.edges, view.nodes)
+        states, asked, arriving = self._practise(seen, view.triples(triples), generator)
+        claims, grounds = self._claims(virtual)
+        claims = view.triples(claims)
+        along = self.model.decoder.relation_vectors(triples[:, 1])
         if negatives is None:
-            scores = self._among_everyone(states, view, asked, triples[:, 2], arriving)
+            positive, negative = self._among_everyone(states, view, asked, along, triples[:, 2], arriving)
+            believed = self._beliefs(seen, claims, len(virtual))
             inferred = arriving  # all others are answers by a vector that no edge is needed for
         else:
-            scores, inferred = self.model.contrast(states, asked, view.negatives(negatives)), asked[:, 2]
-        fact_loss = self._fact_loss(states, asked, *scores, inferred)
-        loss = fact_loss + training.virtual_weight * virtual_loss + training.l2 * self._penalty(triples)
+            positive, negative, believed = self.model.contrast(states, asked, along, view.negatives(negatives), claims)
+            inferred = None
+        fact_loss = self._fact_loss(states, asked, positive, negative, inferred)
+        virtual_loss = self._virtual_loss(virtual, grounds, believed.float())
+        loss = fact_loss + training.virtual_weight * virtual_loss + training.l2 * self._penalty(triples, along)
         if training.own_weight:
-            loss = loss + training.own_weight * self._loss(*self.model.own_contrast(triples, negatives))
+            loss = loss + training.own_weight * self._loss(*self.model.own_contrast(triples, along, negatives))
         self._descend(loss)
         return torch.stack([loss.detach(), fact_loss.detach(), virtual_loss.detach()])
 
@@ -133,7 +137,7 @@ class Trainer:
         fanout = self.config.training.fanout
         if fanout is None:
             return whole(self.graph, weights)
-        ends = [triples[:, [0, 2]].reshape(-1), self.graph.mentioned(virtual)]
+        ends = [triples[:, ::2].reshape(-1), self.graph.mentioned(virtual)]
         if negatives is not None:
             ends.append(negatives.entities.reshape(-1))
         return around(self.graph, weights, torch.cat(ends), fanout, self.model.encoder.hops, generator)
@@ -142,31 +146,26 @@ class Trainer:
         """Embed a share of the heads once more, as if they had just arrived, and ask about these; who they are."""
         share = self.config.training.newcomer_share
         chosen = torch.rand(len(triples), generator=generator, device=self.device) < share
-        arriving, places = torch.unique(triples[chosen, 0], return_inverse=True)
+        heads, relations, tails = triples.unbind(dim=1)
+        known = states.edges.rows.num_rows
+        arriving, places = distinct(heads, known, chosen)
         if len(arriving) == 0:
             return states, triples, arriving
-        known = states.edges.rows.num_rows
-        rows, entries = states.edges.rows.pick(arriving)
-        rows = Rows(rows.offsets, rows.columns, known + len(arriving))
-        relations = states.edges.relations[entries]
-        by_relation = single_rows(relations, 2 * self.graph.num_relations)  # found once for all layers
-        edges = Edges(rows, relations, states.edges.weights[entries], by_relation)
-        asked = triples.clone()
-        asked[chosen, 0] = known + places
+        edges = states.edges.pick(arriving, known + len(arriving), 2 * self.graph.num_relations)
+        asked = torch.stack([torch.where(chosen, known + places, heads), relations, tails], dim=1)
         return self.model.encoder.extend(states, edges), asked, arriving
 
     def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
-        weights = self._weights(self.labels)
+        visible = torch.ones(len(self.graph.facts), device=self.device).index_fill_(0, facts, 0.0)
+        weights = torch.cat([visible, self.labels * self.graph.standing(visible)])
         if self.config.training.edge_dropout:
             kept = torch.rand(len(weights), generator=generator, device=self.device)
             weights = weights * (kept >= self.config.training.edge_dropout)
-        weights[facts] = 0.0
-        weights[len(self.graph.facts) + torch.cat([virtual, self.graph.resting_on(facts)])] = 0.0
-        return weights
+        return weights.index_fill_(0, virtual + len(visible), 0.0)
 
     def _among_everyone(
-        self, states: States, view: View, asked: Tensor, tails: Tensor, arriving: Tensor
+        self, states: States, view: View, asked: Tensor, along: Tensor, tails: Tensor, arriving: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Scores of the triples asked, and with everyone as a tail; who practises being new is so as an answer, too."""
         encoder = self.model.encoder
@@ -176,33 +175,56 @@ class Trainer:
             ids = arriving if view.nodes is None else view.nodes[arriving]
             copies = torch.arange(len(arriving), device=self.device) + len(known)
             everyone = everyone.index_copy(0, ids, encoder.plain(states, copies))
-        return self.model.contrast_with_all(states, asked[:, :2], everyone, tails)
+        return self.model.contrast_with_all(states, asked, along, everyone, tails)
+
+    def _claims(self, virtual: Tensor) -> tuple[Tensor, Grounds | None]:
+        """These virtual triples, then the premises that soft labels want to know of; and how these infer those."""
+        claims = self.graph.virtual[virtual]
+        if len(virtual) == 0 or self.config.model.labels != "soft":
+            return claims, None
+        grounds = self.graph.grounds(virtual)
+        return torch.cat([claims, grounds.premises]), grounds
+
+    def _beliefs(self, states: States, claims: Tensor, learned: int) -> Tensor:
+        """Scores of the first triples, which are learned from, and of the others, which are not."""
+        if len(claims) == 0:
+            return states.edges.weights.new_zeros(0)
+        scores = self.model.scores(states, claims[:learned])
+        if learned == len(claims):
+            return scores
+        with torch.no_grad():
+            premises = self.model.scores(states, claims[learned:])
+        return torch.cat([scores, premises])
 
     def _fact_loss(
-        self, states: States, triples: Tensor, positive: Tensor, negative: Tensor, inferred: Tensor
+        self, states: States, triples: Tensor, positive: Tensor, negative: Tensor, inferred: Tensor | None
     ) -> Tensor:
         """Compare the scores of true and corrupted triples with what they are; ``inferred`` are tails by edges only."""
-        visible = row_sums(states.edges.rows, states.edges.weights) > 0
-        known = torch.ones_like(visible)
-        known[inferred] = visible[inferred]
-        inferable = visible[triples[:, 0]] & known[triples[:, 2]]
-        return self._loss(positive.where(inferable, 0.0), negative.where(inferable[:, None], 0.0))
+        hopeless = self._hopeless(states, triples, inferred)
+        return self._loss(positive.masked_fill(hopeless, 0.0), negative.masked_fill(hopeless[:, None], 0.0))
+
+    @staticmethod
+    def _hopeless(states: States, triples: Tensor, inferred: Tensor | None) -> Tensor:
+        """(n,): whether no edge is left to a head, or to a tail that is ``inferred`` (all of them where None)."""
+        empty = states.edges.degrees <= 0
+        if inferred is None:
+            return empty[triples[:, ::2]].any(dim=1)
+        silent = torch.zeros_like(empty).index_copy_(0, inferred, empty[inferred])
+        return empty[triples[:, 0]] | silent[triples[:, 2]]
 
     def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
         return LOSSES[self.config.training.loss](positive.float(), negative.float())
 
-    def _virtual_loss(self, states: States, view: View, virtual: Tensor) -> Tensor:
-        """Refresh the labels of these virtual triples and compare the scores with them."""
+    def _virtual_loss(self, virtual: Tensor, grounds: Grounds | None, scores: Tensor) -> Tensor:
+        """Refresh the labels of these virtual triples and compare their scores with them; premises' scores follow."""
         if len(virtual) == 0:
-            return states.edges.weights.new_zeros(())
+            return scores.new_zeros(())
         config = self.config.model
-        scores = self.model.scores(states, view.triples(self.graph.virtual[virtual])).float()
-        truth = torch.sigmoid(scores.detach())
-        labels = virtual_labels(
-            self.model, states, self.graph, virtual, config.labels, config.soft_label_c, view, truth
-        )
+        truth, premises = torch.sigmoid(scores.detach()).tensor_split([len(virtual)])
+        support = torch.zeros_like(truth) if grounds is None else grounds.support(premises)
+        labels = soft_labels(truth, support, config.soft_label_c, config.labels)
         self.labels[virtual] = labels
-        return functional.binary_cross_entropy_with_logits(scores, labels)
+        return functional.binary_cross_entropy_with_logits(scores[: len(virtual)], labels)
 
     def _descend(self, loss: Tensor) -> None:
         self.optimiser.zero_grad(set_to_none=True)
@@ -221,11 +243,13 @@ class Trainer:
             return triples, None  # everyone is an answer already
         # Around a batch only its own entities cost: then all relations are asked about the same few.
         shared, count = self.config.training.fanout is not None, self.config.training.negatives
-        return triples, Negatives.draw(triples[:, 1], count, self.graph.num_entities, generator, shared)
+        return triples, Negatives.draw(
+            triples[:, 1], 2 * self.graph.num_relations, count, self.graph.num_entities, generator, shared
+        )
 
-    def _penalty(self, triples: Tensor) -> Tensor:
-        vectors = self.model.encoder.vectors[triples[:, [0, 2]].reshape(-1)]
-        return vectors.square().mean() + self.model.decoder.penalty(triples[:, 1])
+    def _penalty(self, triples: Tensor, along: Tensor) -> Tensor:
+        vectors = functional.embedding(triples[:, ::2], self.model.encoder.vectors)
+        return vectors.square().mean() + self.model.decoder.penalty(along)
 
 
 def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
@@ -236,7 +260,7 @@ def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
 def choice_entropy(positive: Tensor, negative: Tensor) -> Tensor:
     """Cross entropy of finding the true one (n,) among itself and its corruptions (n, k)."""
     everyone = torch.cat([positive[:, None], negative], dim=1)
-    return (torch.logsumexp(everyone, dim=1) - positive).mean()
+    return functional.cross_entropy(everyone, torch.zeros(len(everyone), dtype=torch.int64, device=everyone.device))
 
 
 LOSSES = {"binary": cross_entropy, "softmax": choice_entropy}

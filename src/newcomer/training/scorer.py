@@ -11,11 +11,10 @@ from newcomer.graph import Ids, InductiveDataset
 from newcomer.nn.encoders import States
 from newcomer.nn.layers import Edges
 from newcomer.nn.model import Model
-from newcomer.nn.soft_labels import grounding_support, soft_labels
+from newcomer.nn.soft_labels import soft_labels
 from newcomer.nn.sparse import Rows
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.training.graph import TrainingGraph, build_training_graph
-from newcomer.training.view import View
 
 TRIPLES_AT_ONCE = 1 << 16
 
@@ -170,36 +169,18 @@ def lifted(scores: Tensor, added: Tensor, top: Tensor) -> Tensor:
     return torch.where(rest > 1e-30, odds, torch.maximum(top, scores) + 1.0 - rest)
 
 
-def rule_support(model: Model, states: States, graph: TrainingGraph, which: Tensor, view: View | None = None) -> Tensor:
+def rule_support(model: Model, states: States, graph: TrainingGraph, which: Tensor) -> Tensor:
     """(n,): for each of these virtual triples the confidences of its groundings, as true as their premises, summed."""
     with torch.no_grad():
-        rows, chosen = graph.groundings_of(which)
-        premises = graph.groundings.premises[chosen]
-        there = premises[:, :, 1] >= 0
-        truths = torch.ones(there.shape, device=which.device)
-        truths[there] = model.truths(states, _placed(premises[there], view)).float()
-        return grounding_support(rows, graph.groundings.confidence[chosen], truths)
+        grounds = graph.grounds(which)
+        return grounds.support(model.truths(states, grounds.premises).float())
 
 
-def virtual_labels(
-    model: Model,
-    states: States,
-    graph: TrainingGraph,
-    which: Tensor,
-    mode: str,
-    c: float,
-    view: View | None = None,
-    truth: Tensor | None = None,
-) -> Tensor:
-    """(n,): labels of these virtual triples with the current embeddings (``truth``, where known); no gradient."""
-    none = torch.zeros(len(which), device=which.device)
+def virtual_labels(model: Model, states: States, graph: TrainingGraph, which: Tensor, mode: str, c: float) -> Tensor:
+    """(n,): labels of these virtual triples with the current embeddings; no gradient."""
     if mode != "soft":
+        none = torch.zeros(len(which), device=which.device)
         return soft_labels(none, none, c, mode)
     with torch.no_grad():
-        if truth is None:
-            truth = model.truths(states, _placed(graph.virtual[which], view))
-        return soft_labels(truth, rule_support(model, states, graph, which, view), c, mode)
-
-
-def _placed(triples: Tensor, view: View | None) -> Tensor:
-    return triples if view is None else view.triples(triples)
+        truth = model.truths(states, graph.virtual[which])
+        return soft_labels(truth, rule_support(model, states, graph, which), c, mode)
