@@ -173,6 +173,18 @@ def test_pictures_are_drawn(place):
     ]
 
 
+def test_a_classification_has_a_reliability_diagram(place):
+    pytest.importorskip("matplotlib")
+    done = evaluate(place, "judge", "--plot", "judged")
+    assert done.returncode == 0 and "Truths, before and after calibration" in done.stdout
+    assert [path.name for path in (place / "judged").iterdir()] == ["reliability.png"]
+    found = json.loads((place / "judge" / "result.json").read_text())["calibration"]
+    error = found["triples"]["ece_after"]
+    assert f" {100 * error:.1f}" in next(
+        line for line in done.stdout.splitlines() if line.strip().startswith("triples")
+    )
+
+
 def test_without_matplotlib_nothing_is_done(place, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'newcomer[plots]'" in sentence(evaluate(place, "own", "--plot", "pictures"))

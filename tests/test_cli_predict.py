@@ -9,12 +9,14 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from command_line import call, sentence
 from newcomer.bundle import write_bundle
@@ -153,13 +155,16 @@ def test_the_most_alike_are_those_of_the_python_call(made):
         (("suggest", "model", "--facts", "missing.tsv"), "missing.tsv"),
         (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "at least 1"),
         (("embed", "model", "--facts", "new.tsv", "--out", "v.csv"), "written as .parquet, .tsv or .npy"),
-        (("predict", "model", "--facts", "new.tsv"), "there is nothing to ask"),
+        (("predict", "model", "--facts", "new.tsv", "--heads"), "name the relation with --relation"),
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.xlsx"), "written as .parquet, .tsv or .jsonl"),
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.tsv", "--json"), "choose one"),
         (("suggest", "model", "--facts", "new.tsv", "--format", "nt"), "a file's ending says it"),
         (("suggest", "model", "--facts", "-", "--format", "xml"), "unknown format 'xml'"),
         (("predict", "model", "--facts", "-", "--questions", "-"), "cannot both be standard input"),
-        (("predict", "model", "--questions", "new.tsv"), "is no question; write ? in place of"),
+        (
+            ("predict", "model", "--questions", "new.tsv"),
+            "new.tsv, line 1: ('zoe', 'lives_in', 'city1') is no question",
+        ),
         (("predict", "model", "--questions", "new.tsv", "--relation", "knows"), "leave out --relation"),
     ],
 )
@@ -174,6 +179,202 @@ def test_a_fact_with_an_unknown_relation_is_refused_or_skipped(made, tmp_path):
     assert "likes" in sentence(call(*words))
     skipped = call(*words, "--on-unknown-relation", "skip")
     assert skipped.returncode == 0 and "skipped 1 fact" in skipped.stderr
+
+
+WRONG = {
+    ("zoe", "livesin", "city1"): "the model knows no relation 'livesin'; did you mean 'lives_in'?; mend it, or leave",
+    ("p01", "knows", "p02"): "('p01', 'knows', 'p02') is about two entities that the model was trained on; add facts",
+    ("  ", "knows", "p02"): "('  ', 'knows', 'p02') has the name '  '; give words that are not empty",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("ending", ["tsv", "tsv.gz", "csv", "nt", "parquet"])
+def test_a_wrong_fact_is_named_with_its_line(made, tmp_path, wrong, ending):
+    plain, file = tmp_path / "plain.tsv", tmp_path / f"odd.{ending}"
+    plain.write_text("".join("\t".join(fact) + "\n" for fact in [*FACTS, wrong, ("ann", "likes", "city2")]))
+    assert call("data", "convert", plain, file).returncode == 0
+    if ending == "csv":  # a header, and a name that goes on over two lines
+        file.write_text('head,relation,tail\n"a\nb",knows,p03\n' + file.read_text())
+    line = {"csv": "line 8", "parquet": "row 5"}.get(ending, "line 5")
+    joint = ": " if ending == "parquet" else ", "
+    done = call("predict", made / "model", "--facts", file, "--relation", "citizen_of", "--out", tmp_path / "a.tsv")
+    assert sentence(done).startswith(f"newcomer: {file}{joint}{line}: ") and WRONG[wrong] in done.stderr
+    assert not done.stdout and not list(tmp_path.glob("*a.tsv*"))
+
+
+def test_lines_that_were_skipped_count_in_the_number_of_a_wrong_one(made, tmp_path):
+    file = tmp_path / "odd.tsv"
+    file.write_text("zoe\tknows\n\nzoe\tlives_in\tcity1\nzoe\tlikes\tcity1\n")
+    done = call("suggest", made / "model", "--facts", file, "--on-bad-line", "skip")
+    assert done.returncode == 2 and f"{file}, line 4: the model knows no relation 'likes'" in done.stderr
+
+
+def test_a_question_along_an_unknown_relation_is_named_with_its_line(made, tmp_path):
+    file = tmp_path / "asked.tsv"
+    file.write_text("zoe\tknows\t?\nzoe\tcitizenof\t?\n")
+    said = sentence(call("predict", made / "model", "--facts", made / "new.tsv", "--questions", file))
+    assert said.endswith("asked.tsv, line 2: the model knows no relation 'citizenof'; did you mean 'citizen_of'?")
+
+
+def test_a_false_fact_is_named_with_its_line(made, tmp_path):
+    file = tmp_path / "false.tsv"
+    file.write_text("zoe\tknows\tp03\t1\nzoe\tknows\tp04\t-1\n")
+    said = sentence(call("suggest", made / "model", "--facts", file))
+    assert said.endswith("false.tsv, line 2: ('zoe', 'knows', 'p04') is labelled false; give those that are true")
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_without_a_relation_the_likeliest_facts_are_answers_to_their_own_questions(made, heads):
+    words = ("model", "--facts", "new.tsv", "--entity", "p03" if heads else "zoe", "--top", "30", "--json")
+    answered, suggested = (lines(call(verb, *words, cwd=made).stdout) for verb in ("predict", "suggest"))
+    assert len(answered) == 30
+    for answer, fact in zip(answered, suggested, strict=True):
+        ends = [answer["entity"], answer["answer"]]
+        head, tail = reversed(ends) if answer["asked"] == "head" else ends
+        assert fact["fact"] == [head, answer["relation"], tail]
+        same = ("entity", "rank", "score", "truth", "because")
+        assert {name: answer[name] for name in same} == {name: fact[name] for name in same}
+    assert {answer["asked"] for answer in answered} == {"head", "tail"}
+    assert list(answered[0]) == list(lines(call("predict", *words, "--relation", "knows", cwd=made).stdout)[0])
+
+
+def test_without_a_relation_files_have_the_columns_of_answers_and_tables_show_facts(made, tmp_path):
+    words = ("predict", made / "model", "--facts", made / "new.tsv", "--entity", "zoe", "--top", "3")
+    assert call(*words, "--out", tmp_path / "a.parquet").returncode == 0
+    rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    printed = lines(call(*words, "--json").stdout)
+    assert [row["answer"] for row in rows] == [line["answer"] for line in printed] and list(rows[0]) == list(
+        written.ANSWERS
+    )
+    assert "citizen_of(zoe, land1)" in call(*words).stdout
+
+
+def test_explained_without_a_relation_are_the_likeliest_facts(made):
+    words = ("model", "--facts", "new.tsv", "--entity", "zoe", "--top", "2")
+    told = call("explain", *words, cwd=made).stdout
+    for line in lines(call("suggest", *words, "--json", cwd=made).stdout):
+        head, relation, tail = line["fact"]
+        assert f"{relation}({head}, {tail}), truth {line['truth']:.2f}" in told
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("tails", ("predict", "--relation", "citizen_of")),
+        ("suggest", ("suggest",)),
+        ("embed", ("embed", "--out", "v.npy")),
+        ("confidence", ("confidence",)),
+    ],
+)
+def test_a_command_works_on_one_thread_whatever_the_process_has(made, tmp_path, monkeypatch, method, words):
+    plain, threads = getattr(Predictor, method), []
+
+    def watched(self: Predictor, *arguments: object) -> object:
+        threads.append(torch.get_num_threads())
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(Predictor, method, watched)
+    torch.set_num_threads(2)
+    done = call(words[0], made / "model", "--facts", made / "new.tsv", *words[1:], cwd=tmp_path)
+    assert done.returncode == 0 and set(threads) == {1} and torch.get_num_threads() == 2
+
+
+class Drip:
+    """A pipe that gives one line at a time; notes how many lines were printed before each."""
+
+    def __init__(self, content: bytes) -> None:
+        self.waiting, self.printed = content.splitlines(keepends=True), list[int]()
+
+    def read1(self, size: int = -1) -> bytes:
+        self.printed.append(sys.stdout.getvalue().count("\n"))
+        return self.waiting.pop(0) if self.waiting else b""
+
+
+@pytest.fixture
+def sorted_facts(many, tmp_path) -> Path:
+    """The facts of `many`, those of each party together."""
+    facts = [fact for party in PARTIES for fact in facts_of(many) if {fact[0], fact[2]} & set(party)]
+    facts.sort(key=lambda fact: next(i for i, party in enumerate(PARTIES) if fact[0] in party))
+    file = tmp_path / "sorted.tsv"
+    # A party is one from its first fact on: those tied over a third come with the fact that ties them first.
+    file.write_text("".join("\t".join(fact) + "\n" for fact in sorted(dict.fromkeys(map(tuple, facts)), key=_tied)))
+    return file
+
+
+def _tied(fact: tuple[str, ...]) -> tuple[int, bool]:
+    return next(i for i, party in enumerate(PARTIES) if fact[0] in party), fact[1] != "knows"
+
+
+@pytest.mark.parametrize("file_format", ["tsv", "csv", "nt"])
+def test_a_pipe_is_answered_as_soon_as_a_party_is_complete(made, sorted_facts, tmp_path, monkeypatch, file_format):
+    file = tmp_path / f"piped.{file_format}"
+    call("data", "convert", sorted_facts, file)
+    drip = Drip(file.read_bytes())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=drip))
+    words = ("predict", made / "model", "--relation", "citizen_of", "--json", "--top", "2", "--facts")
+    piped = call(*words, "-", "--format", file_format)
+    assert piped.returncode == 0, piped.stderr
+    assert piped.stdout == call(*words, sorted_facts).stdout
+    facts, expected = facts_of(sorted_facts), [0]
+    for before, after in pairwise([*facts, None]):
+        complete = after is None or not any({before[0], after[0]} <= set(party) for party in PARTIES)
+        size = next(len(party) for party in PARTIES if before[0] in party)
+        expected.append(expected[-1] + (2 * size if complete else 0))
+    # Whoever reads a line has answered about all parties before the one that the line before it belongs to.
+    assert drip.printed[1 : len(facts) + 1] == expected[:-1]
+
+
+def test_a_blank_line_ends_a_party_at_once(made, monkeypatch):
+    drip = Drip(b"zoe\tlives_in\tcity1\n\n\nyan\tlives_in\tcity2\n")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=drip))
+    done = call("suggest", made / "model", "--facts", "-", "--json", "--top", "3")
+    assert [line["entity"] for line in lines(done.stdout)] == ["zoe"] * 3 + ["yan"] * 3
+    assert drip.printed == [0, 0, 3, 3, 3]  # asked for a line, for the blank ones, for the next and for the end
+
+
+@pytest.mark.parametrize(
+    ("content", "complains"),
+    [
+        (
+            b"zoe\tknows\tp03\n\nzoe\tknows\tp05\n",
+            "line 3: the newcomer 'zoe' was answered about already",
+        ),
+        (
+            b"zoe\tknows\tp03\nyan\tknows\tp04\nyan\tknows\tzoe\n",
+            "line 3: the newcomer 'zoe' was answered about already",
+        ),
+        (b"zoe\tknows\tp03\nyan\tknows\tp04\nyan\tlikes\tp04\n", "line 3: the model knows no relation 'likes'"),
+        (b"zoe\tknows\tp03\nyan\tknows\tp04\nyan\tknows\n", "line 3: 2 columns"),
+        (
+            b"zoe\tknows\tp03\t1\nyan\tknows\tp04\t1\nyan\tknows\tp05\t-1\n",
+            "line 3: ('yan', 'knows', 'p05') is labelled false",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_pipe_ends_it_after_those_who_were_complete(made, tmp_path, monkeypatch, content, complains):
+    pipe(monkeypatch, content)
+    done = call("suggest", made / "model", "--facts", "-", "--json", "--top", "1")
+    assert f"newcomer: standard input, {complains}" in sentence(done)
+    assert [line["entity"] for line in lines(done.stdout)] == ["zoe"]
+    pipe(monkeypatch, content)
+    done = call("suggest", made / "model", "--facts", "-", "--out", tmp_path / "a.tsv")
+    assert complains in sentence(done) and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"# nothing\n"])
+@pytest.mark.parametrize("file_format", ["tsv", "nt"])
+def test_a_pipe_that_tells_nothing_is_an_error(made, monkeypatch, content, file_format):
+    pipe(monkeypatch, content)
+    assert "standard input" in sentence(call("suggest", made / "model", "--facts", "-", "--format", file_format))
+
+
+def test_unknown_relations_and_bad_lines_of_a_pipe_are_skipped_and_counted(made, monkeypatch):
+    pipe(monkeypatch, b"zoe\tlikes\tyan\nzoe\tknows\nzoe\tlives_in\tcity1\nyan\tlives_in\tcity2\n")
+    words = ("suggest", made / "model", "--facts", "-", "--on-unknown-relation", "skip", "--on-bad-line", "skip")
+    done = call(*words, "--json", "--top", "1")
+    assert done.returncode == 0 and [line["entity"] for line in lines(done.stdout)] == ["zoe", "yan"]
+    assert "skipped 1 facts with relations unknown" in done.stderr and "skipped 1 lines" in done.stderr
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
@@ -352,12 +553,6 @@ def test_explained_lines_have_all_that_the_words_have(made):
     assert f"citizen_of(zoe, {line['answer']}), truth {line['truth']:.2f}" in told
     assert line["because"][0]["rule"] in told and f"({line['weighed'][0]['share']:.0%})" in told
     assert ("it would not be among the first 1" in told) == (line["without"] is not None)
-
-
-def test_false_facts_are_refused(made, tmp_path):
-    file = tmp_path / "false.tsv"
-    file.write_text("zoe\tknows\tp03\t1\nzoe\tknows\tp04\t-1\n")
-    assert "labelled false" in sentence(call("suggest", made / "model", "--facts", file))
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(made, many):

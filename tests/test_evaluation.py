@@ -35,6 +35,7 @@ from newcomer.training.evaluation import (
     compare_rankings,
     default_task,
     headline,
+    judge_test,
     left_out,
     metric_task,
     model_name,
@@ -489,6 +490,40 @@ def test_the_report_says_how_far_truths_can_be_believed(changes):
     plain = np.array([answer.truth for i in range(4) for answer in model.tails(f"q{i}", "citizen_of")])
     assert found["shown"]["ece_before"] == pytest.approx(calibration_error(plain, right), abs=1e-4)
     assert [(group["group"], group["first"]["questions"]) for group in found["known_facts"]] == [("2-5", 4)]
+
+
+@pytest.mark.parametrize("changes", [(), ("model.evidence=yes", "model.constrained=no")], ids=["network", "blended"])
+def test_a_classification_says_how_far_its_truths_can_be_believed(changes):
+    found = case(*changes, dataset=with_labels())
+    judged = judge_test(found)
+    report = classification_report(found, judged.result, judged=judged)["calibration"]
+    assert report["calibrated"] and [(one["group"], one["triples"]["answers"]) for one in report["known_facts"]] == [
+        ("2-5", 8)
+    ]
+    model = Predictor(trained(*changes)[1], threads=1)
+    names = found.dataset.entities, found.dataset.relations
+    triples = [(names[0][h], names[1][r], names[0][t]) for h, r, t in judged.result.triples.rows.tolist()]
+    right = np.array([triple in set(DATASET.known().named()) for triple in triples])
+    assert right.sum() == 4 and report["triples"]["right"] == 0.5
+    for when in ("after", "before"):
+        truths = np.array([verdict.truth for verdict in model.classify(triples)])
+        assert report["triples"][f"truth_{when}"] == pytest.approx(truths.mean(), abs=1e-4)
+        assert report["triples"][f"ece_{when}"] == pytest.approx(calibration_error(truths, right), abs=1e-4)
+        assert sum(one["answers"] for one in report["triples"][f"bins_{when}"]) == 8
+        model.calibration = None
+    assert judged.result.metrics() == classify_test(found).metrics()
+
+
+def test_a_classification_without_calibration_or_relations_says_so():
+    plain = case("training.validation_rate=0", dataset=with_labels())
+    judged = judge_test(plain)
+    found = classification_report(plain, judged.result, judged=judged)["calibration"]
+    assert not found["calibrated"] and found["triples"]["ece_after"] is None and found["triples"]["ece_before"] >= 0
+    assert classification_report(plain, judged.result)["calibration"] is None
+    strange = replace(case(), dataset=strangers())
+    asked, known = judge_test(strange), case().bundle.observed.relations
+    kept = [strange.dataset.relations[relation] in known for relation in asked.result.triples.relations.tolist()]
+    assert len(asked.triples) == sum(kept) < len(kept)
 
 
 def test_a_model_without_calibration_has_only_what_was_before():

@@ -1,11 +1,18 @@
 """Why an answer is given (newcomer.predictor.reasons): rules that hold, shares that add up, facts that decide."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from newcomer.predictor import Predictor
+from newcomer.predictor.answers import Grounding
+from newcomer.predictor.reasons import Query
+from newcomer.predictor.walks import Walks
 from nn_oracle import one_thread
-from test_predictor import ATLANTIS, BLENDED, DATASET, forgetful, model
+from test_predictor import ATLANTIS, BLENDED, DATASET, forgetful, model, trained
+from training_world import parts, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 
@@ -28,6 +35,27 @@ def test_rules_that_infer_an_answer_are_named_with_true_premises(changes):
     assert len(answers["p20"].because) == 0 and str(answers["p20"].because).startswith("no rule infers it")
     back = next(a for a in predictor.heads("citizen_of", "land1", k=60) if a.entity == "Atlantis")
     assert back.because.groundings == because.groundings
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
+def test_short_cuts_change_no_reason(changes, monkeypatch):
+    """Paths that were walked when a newcomer came are not walked again, and who is not tied to it is not looked at."""
+    staff = [(f"p{i:02}", "works_at", "shop" if i == 4 else "bank") for i in range(5)]
+    friends_of_tea = [(f"p{i:02}", "likes", "tea") for i in range(5)]
+    dataset = replace(world(train=[*parts()["train"], *staff, *friends_of_tea]), name="tea")
+    predictor = Predictor(trained(*changes, dataset=dataset), threads=1)
+    predictor.add([*ATLANTIS, ("ann", "likes", "tea"), ("ann", "works_at", "bank")])
+
+    def reasons() -> list[tuple[Grounding, ...]]:
+        asked = [(name, relation) for name in ("Atlantis", "ann", "q0") for relation in ("works_at", "citizen_of")]
+        found = [answer for name, relation in asked for answer in predictor.tails(name, relation, k=60)]
+        return [answer.because.groundings for answer in found]
+
+    short = reasons()
+    monkeypatch.setattr(Walks, "has_all_paths", lambda *_: False)
+    monkeypatch.setattr(Query, "tied", property(lambda self: set(self.state.seats)))
+    assert reasons() == short
+    assert any(" ~ " in one.rule for many in short for one in many) and any(not many for many in short)
 
 
 def test_reasons_for_seen_entities_come_from_observed_facts():

@@ -17,6 +17,7 @@ from newcomer.errors import InputError, OutputError, shown
 # The file that tells a folder this program wrote: a data set, virtual neighbours, a trained model.
 MARKERS = ("dataset.json", "enrichment.json", "manifest.json")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+MAGIC_BYTES = max(map(len, _MAGIC))
 _SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -28,7 +29,11 @@ def plain_suffix(path: Path) -> str:
 def compression_of(path: Path) -> str | None:
     """How a file is compressed, by its first bytes: a wrong ending does not matter."""
     with looking_at(path), path.open("rb") as file:
-        start = file.read(4)
+        return compression_in(file.read(MAGIC_BYTES))
+
+
+def compression_in(start: bytes) -> str | None:
+    """How what begins so is compressed."""
     return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
 
 

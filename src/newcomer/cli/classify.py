@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,15 +14,16 @@ from newcomer.cli.asking import (
     FactsOption,
     FormatOption,
     RunArgument,
+    Stated,
     TogetherOption,
     UnknownOption,
     asked_of,
-    called,
     check_format,
-    read_named,
+    loaded,
+    read_from,
     visitors_of,
 )
-from newcomer.cli.common import ForceOption, console, table, takes_read_options, working
+from newcomer.cli.common import ForceOption, console, table, takes_read_options
 from newcomer.cli.written import ANSWER_ENDINGS, check_out, in_words, row_file
 
 if TYPE_CHECKING:
@@ -54,7 +56,6 @@ def classify(
 ) -> None:
     """Whether triples are true or false, with the truth of each."""
     from newcomer.errors import OptionError
-    from newcomer.predictor import load
 
     if triples == facts == PIPE:
         raise OptionError("--facts and the triples cannot both be standard input; give one of them as a file")
@@ -63,27 +64,19 @@ def classify(
     if out is not None:
         check_out(out, ANSWER_ENDINGS, "verdicts", force)
     check_format(file_format, facts, triples)
-    asked = _rows(read_named(triples, file_format, reading))
-    stated = None if facts is None else read_named(facts, file_format, reading)
-    with working("loading the model"):
-        model = load(run)
-    visitors = None if facts is None or stated is None else visitors_of(model, stated, facts, on_unknown_relation)
-    _give(_verdicts(model, visitors, asked, together, called(triples)), as_json, out)
+    with ExitStack() as stack:
+        asked = stack.enter_context(read_from(triples, file_format, reading))
+        stated = None if facts is None else stack.enter_context(read_from(facts, file_format, reading))
+        model = stack.enter_context(loaded(run))
+        visitors = None if stated is None else visitors_of(model, stated, on_unknown_relation)
+        _give(_verdicts(model, visitors, asked, together), as_json, out)
 
 
-def _rows(named: Any) -> list[Triple]:
-    names, relations = named.entities.to_pylist(), named.relations.to_pylist()
-    return [(names[head], relations[relation], names[tail]) for head, relation, tail in named.triples.rows.tolist()]
-
-
-def _verdicts(
-    model: "Predictor", visitors: "Visitors | None", asked: Sequence[Triple], together: bool, source: str
-) -> "list[Verdict]":
+def _verdicts(model: "Predictor", visitors: "Visitors | None", stated: Stated, together: bool) -> "list[Verdict]":
     """In the order of the triples; newcomers come party by party, as they do to be asked about."""
-    from newcomer.errors import InputError
-
+    asked = stated.rows()
     arrived = set() if visitors is None else visitors.named(name for head, _, tail in asked for name in (head, tail))
-    _check(model, arrived, asked, source)
+    _check(model, arrived, stated, asked)
     if visitors is None or not arrived:
         return model.classify(asked)
     if together:
@@ -97,7 +90,7 @@ def _verdicts(
     for place, fact in enumerate(asked):
         if place not in found:
             problem = f"{in_words(fact)} is about two newcomers whom no fact ties to each other"
-            raise InputError(source, problem, hint="pass --together")
+            raise stated.fault(place, problem, "pass --together")
     return [found[place] for place in range(len(asked))]
 
 
@@ -115,20 +108,23 @@ def _parties(
         yield visit.model, sorted(mine)
 
 
-def _check(model: "Predictor", arrived: set[str], asked: Sequence[Triple], source: str) -> None:
-    from newcomer.errors import InputError, OptionError, shown
+def _check(model: "Predictor", arrived: set[str], stated: Stated, asked: Sequence[Triple]) -> None:
+    """Refuse the first triple with a name that nobody knows."""
+    from newcomer.errors import OptionError, shown
     from newcomer.predictor import check_relations
 
-    try:
-        check_relations(model, dict.fromkeys(relation for _, relation, _ in asked))
-    except OptionError as error:
-        raise InputError(source, str(error)) from None
-    for fact in asked:
+    relations = set(model.relations)
+    for place, fact in enumerate(asked):
+        if fact[1] not in relations:
+            try:
+                check_relations(model, [fact[1]])
+            except OptionError as error:
+                raise stated.fault(place, str(error)) from None
         for name in (fact[0], fact[2]):
             if name not in arrived and name not in model:
                 hint = "check the name, or give facts of it with --facts"
                 problem = f"{in_words(fact)} is about {shown(name)}, who is in neither the model nor the facts"
-                raise InputError(source, problem, hint=hint)
+                raise stated.fault(place, problem, hint)
 
 
 def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
@@ -170,11 +166,11 @@ def confidence(
 ) -> None:
     """Whether an entity's facts are enough for any answer, and which relation to learn next would help most."""
     check_format(file_format, facts)
-    asked = asked_of(run, facts, file_format, entity, together, on_unknown_relation, reading)
-    for model, names in asked.turns():
-        for name in names:
-            found = model.confidence(name)
-            typer.echo(json.dumps(_figures(found), ensure_ascii=False) if as_json else str(found))
+    with asked_of(run, facts, file_format, entity, together, on_unknown_relation, reading) as asked:
+        for model, names in asked.turns():
+            for name in names:
+                found = model.confidence(name)
+                typer.echo(json.dumps(_figures(found), ensure_ascii=False) if as_json else str(found))
 
 
 def _figures(found: "Confidence") -> dict[str, Any]:

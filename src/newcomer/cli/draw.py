@@ -35,6 +35,7 @@ def draw(
     if out.exists() and not force:
         raise exists_already(out)
     check_format(file_format, facts)
-    for model, _ in asked_of(run, facts, file_format, [entity], False, on_unknown_relation, reading).turns():
-        draw_scene(scene(model, entity, top), out)
+    with asked_of(run, facts, file_format, [entity], False, on_unknown_relation, reading) as asked:
+        for model, _ in asked.turns():
+            draw_scene(scene(model, entity, top), out)
     typer.echo(f"drawn in {out}")

@@ -78,7 +78,7 @@ class Asking:
         """Complain about any of them: the task is another one."""
         from newcomer.errors import OptionError
 
-        given = [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
+        given = [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value and name != "plot"]
         given += [f"--by {name}" for name in groups if name != "relation"]
         if given:
             raise OptionError(
@@ -124,8 +124,6 @@ def evaluate(
     """Measure a trained model on the test part of its data set."""
     from newcomer.training.evaluation import (
         CLASSIFICATION,
-        classification_report,
-        classify_test,
         default_task,
         result_path,
         write_report,
@@ -142,9 +140,7 @@ def evaluate(
     chosen = task or default_task(dataset)
     if chosen == CLASSIFICATION:
         asking.refuse(groups)
-        with working("classifying"):
-            found = classify_test(case)
-        report = classification_report(case, found, groups, time.monotonic() - started)
+        report = _classification(case, plot, groups, started)
     else:
         report = _ranking(case, protocol, asking, groups, started)
     print_json(report) if as_json else _print_report(report)
@@ -266,6 +262,19 @@ def _ranking(
     return report
 
 
+def _classification(case: "Case", plot: Path | None, groups: Sequence[str], started: float) -> "Report":
+    from newcomer.training.evaluation import classification_report, judge_test
+
+    with working("classifying"):
+        judged = judge_test(case)
+    report = classification_report(case, judged.result, groups, time.monotonic() - started, judged)
+    if plot is not None:
+        from newcomer.training.evaluation_plots import plot_reliability
+
+        plot_reliability(report["calibration"], f"{case.dataset.name}: triple classification", plot)
+    return report
+
+
 def _print_report(report: "Report") -> None:
     named = f"{report['model']} ({report['encoder']}, {report['decoder']}), {report['protocol']} protocol"
     title = f"{report['dataset']}: {named}, seed {report['seed']}"
@@ -332,11 +341,21 @@ def _print_ranking_notes(report: "Report") -> None:
 def _print_calibration(found: Mapping[str, Any]) -> None:
     parts = [("ten best answers", found["shown"]), ("first answers", found["first"])]
     parts += [(f"  of those with {one['group']} known facts", one["first"]) for one in found["known_facts"]]
-    titles = ("percent", "answers", "right", "truth before", "truth after", "error before", "error after")
+    _print_truths(parts, ("answers", "right"), found["calibrated"])
+
+
+def _print_triples_calibration(found: Mapping[str, Any]) -> None:
+    parts = [("triples", found["triples"])]
+    parts += [(f"  about those with {one['group']} known facts", one["triples"]) for one in found["known_facts"]]
+    _print_truths(parts, ("count", "true"), found["calibrated"])
+
+
+def _print_truths(parts: Sequence[tuple[str, Mapping[str, Any]]], counts: Sequence[str], calibrated: bool) -> None:
+    titles = ("percent", *counts, "truth before", "truth after", "error before", "error after")
     names = ("right", "truth_before", "truth_after", "ece_before", "ece_after")
     rows = [(who, part["answers"], *(figure(name, part[name]) for name in names)) for who, part in parts]
     console().print(table("Truths, before and after calibration", titles, rows))
-    if not found["calibrated"]:
+    if not calibrated:
         typer.echo("the model is not calibrated: it was trained without validation")
 
 
@@ -346,6 +365,7 @@ def _print_classification_notes(report: "Report") -> None:
         parts = " and ".join(report["made_up_negatives"])
         typer.echo(f"{parts} without labels: as many false triples were made up, by seed {report['evaluation_seed']}")
     _print_training_note(report)
+    _print_triples_calibration(report["calibration"])
 
 
 def _print_training_note(report: "Report") -> None:

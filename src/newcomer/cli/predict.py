@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,22 +16,23 @@ from newcomer.cli.asking import (
     FactsOption,
     FormatOption,
     RunArgument,
+    Stated,
     TogetherOption,
     UnknownOption,
     asked_of,
-    called,
     check_format,
-    read_named,
+    read_from,
 )
 from newcomer.cli.common import ForceOption, takes_read_options
-from newcomer.cli.written import ANSWERS, SUGGESTIONS, in_words, line, told
+from newcomer.cli.written import ANSWERS, SUGGESTIONS, Found, in_words, line, told
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
-    from newcomer.predictor import Answer, Because, Predictor
+    from newcomer.predictor import Answer, Because, Predictor, Suggestion
 
 RelationOption = Annotated[
-    list[str] | None, typer.Option("--relation", help="The relation to complete; may be repeated.")
+    list[str] | None,
+    typer.Option("--relation", help="The relation to complete; may be repeated [default: the likeliest of all]."),
 ]
 QuestionsOption = Annotated[
     str | None,
@@ -49,25 +51,45 @@ REASONS = 5  # groundings that are told of an answer
 
 @dataclass(frozen=True)
 class Question:
-    """(entity, relation, ?), or (?, relation, entity)."""
+    """(entity, relation, ?), or (?, relation, entity); ``place`` among those of a file."""
 
     entity: str
     relation: str
     heads: bool
+    place: int = 0
 
     def __str__(self) -> str:
         return in_words((ASKED, self.relation, self.entity) if self.heads else (self.entity, self.relation, ASKED))
 
-    def answers(self, model: "Predictor", top: int) -> "list[Answer]":
-        """The best of them."""
+    def found(self, model: "Predictor", top: int) -> Found:
+        """The best answers, each with what a line of output says of its question."""
         if self.heads:
-            return model.heads(self.relation, self.entity, top)
-        return model.tails(self.entity, self.relation, top)
+            answers = model.heads(self.relation, self.entity, top)
+        else:
+            answers = model.tails(self.entity, self.relation, top)
+        return [(_about(self.entity, self.relation, self.heads, rank), one) for rank, one in enumerate(answers, 1)]
 
-    def about(self, rank: int) -> dict[str, Any]:
-        """What a line of output says of an answer's question."""
-        side = "head" if self.heads else "tail"
-        return {"entity": self.entity, "relation": self.relation, "asked": side, "rank": rank}
+
+@dataclass(frozen=True)
+class AnyQuestion:
+    """What is most likely missing of an entity, whatever the relation and whichever end it is."""
+
+    entity: str
+
+    def __str__(self) -> str:
+        return f"likely missing of {self.entity}"
+
+    def found(self, model: "Predictor", top: int) -> Found:
+        """The likeliest facts as answers, each to the question that it completes."""
+        facts = model.suggest(self.entity, top)
+        return [
+            (_about(self.entity, one.fact[1], one.fact[0] != self.entity, rank), one)
+            for rank, one in enumerate(facts, 1)
+        ]
+
+
+def _about(entity: str, relation: str, heads: bool, rank: int) -> dict[str, Any]:
+    return {"entity": entity, "relation": relation, "asked": "head" if heads else "tail", "rank": rank}
 
 
 @takes_read_options
@@ -88,15 +110,15 @@ def predict(
     *,
     reading: "ReadOptions",
 ) -> None:
-    """The likely answers to (entity, relation, ?), each with its best reason."""
-    with told(out, as_json, force, ANSWERS) as tell:
-        listed = _listed(questions, relation, entity, heads, facts, file_format, reading)
-        asked = asked_of(
-            run, facts, file_format, entity or list(listed) or None, together, on_unknown_relation, reading
-        )
-        for model, question in _questions(asked, listed, relation, heads):
-            answers = question.answers(model, top)
-            tell(str(question), [(question.about(rank), answer) for rank, answer in enumerate(answers, start=1)])
+    """The likely answers to (entity, relation, ?), each with its best reason; without a relation, to any question."""
+    check_format(file_format, facts, questions)
+    wanted = Wanted(relation, entity, heads, questions)
+    with (
+        told(out, as_json, force, ANSWERS) as tell,
+        _questions(wanted, run, facts, file_format, together, on_unknown_relation, reading) as asked,
+    ):
+        for model, question in asked:
+            tell(str(question), question.found(model, top))
 
 
 @takes_read_options
@@ -116,13 +138,15 @@ def suggest(
 ) -> None:
     """The facts that are most likely missing, over all relations, each with its best reason."""
     check_format(file_format, facts)
-    with told(out, as_json, force, SUGGESTIONS) as tell:
-        asked = asked_of(run, facts, file_format, entity, together, on_unknown_relation, reading)
+    with (
+        told(out, as_json, force, SUGGESTIONS) as tell,
+        asked_of(run, facts, file_format, entity, together, on_unknown_relation, reading) as asked,
+    ):
         for model, names in asked.turns():
             for name in names:
                 found = model.suggest(name, top)
                 ranked = [({"entity": name, "rank": rank}, one) for rank, one in enumerate(found, start=1)]
-                tell(f"likely missing of {name}", ranked)
+                tell(str(AnyQuestion(name)), ranked)
 
 
 @takes_read_options
@@ -142,77 +166,117 @@ def explain(
     reading: "ReadOptions",
 ) -> None:
     """The best answers in words: rules with their premises, the facts that weighed most, and the one that decides."""
-    listed = _listed(questions, relation, entity, heads, facts, file_format, reading)
-    asked = asked_of(run, facts, file_format, entity or list(listed) or None, together, on_unknown_relation, reading)
-    for model, question in _questions(asked, listed, relation, heads):
-        for rank, answer in enumerate(question.answers(model, top), start=1):
-            if as_json:
-                typer.echo(json.dumps(_told_in_full(question.about(rank), answer), ensure_ascii=False))
-                continue
-            ends = (answer.entity, question.entity) if question.heads else (question.entity, answer.entity)
-            typer.echo(f"{in_words((ends[0], question.relation, ends[1]))}, truth {answer.truth:.2f}")
-            for sentence in _sentences(answer.because, top):
-                typer.echo(f"  {sentence}")
+    check_format(file_format, facts, questions)
+    wanted = Wanted(relation, entity, heads, questions)
+    with _questions(wanted, run, facts, file_format, together, on_unknown_relation, reading) as asked:
+        for model, question in asked:
+            for about, answer in question.found(model, top):
+                if as_json:
+                    typer.echo(json.dumps(_told_in_full(about, answer), ensure_ascii=False))
+                    continue
+                typer.echo(f"{in_words(_fact(about, answer))}, truth {answer.truth:.2f}")
+                for sentence in _sentences(answer.because, top):
+                    typer.echo(f"  {sentence}")
 
 
-def _listed(
-    source: str | None,
-    relations: Sequence[str] | None,
-    entities: Sequence[str] | None,
-    heads: bool,
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked, as the options say it."""
+
+    relations: Sequence[str] | None
+    entities: Sequence[str] | None
+    heads: bool
+    file: str | None
+
+    def check(self, facts: str | None) -> None:
+        """Refuse options that contradict each other."""
+        from newcomer.errors import OptionError
+
+        if self.file is None:
+            if self.heads and not self.relations:
+                raise OptionError(
+                    "--heads says which end of a relation is asked for; name the relation with --relation"
+                )
+            return
+        if self.relations or self.entities or self.heads:
+            raise OptionError("--questions says all that is asked; leave out --relation, --entity and --heads")
+        if self.file == facts == PIPE:
+            raise OptionError("--facts and --questions cannot both be standard input; give one of them as a file")
+
+    def of(self, name: str) -> "Sequence[Question | AnyQuestion]":
+        """The questions about an entity, where no file lists them."""
+        return [Question(name, relation, self.heads) for relation in self.relations or ()] or [AnyQuestion(name)]
+
+
+@contextmanager
+def _questions(
+    wanted: Wanted,
+    run: Path,
     facts: str | None,
     file_format: str | None,
+    together: bool,
+    on_unknown_relation: str,
     reading: "ReadOptions",
-) -> dict[str, list[Question]]:
-    """The questions of a file by the entity they are about; none where --relation says what to ask."""
-    from newcomer.errors import OptionError
-
-    check_format(file_format, facts, source)
-    if source is None:
-        if not relations:
-            hint = "name a relation with --relation, or a file with --questions; `newcomer suggest` asks about all"
-            raise OptionError(f"there is nothing to ask; {hint}")
-        return {}
-    if relations or entities or heads:
-        raise OptionError("--questions says all that is asked; leave out --relation, --entity and --heads")
-    if source == facts == PIPE:
-        raise OptionError("--facts and --questions cannot both be standard input; give one of them as a file")
-    found: dict[str, list[Question]] = {}
-    for question in _read_questions(source, file_format, reading):
-        found.setdefault(question.entity, []).append(question)
-    return found
-
-
-def _read_questions(source: str, file_format: str | None, reading: "ReadOptions") -> Iterator[Question]:
-    from newcomer.errors import InputError, shown
-
-    named = read_named(source, file_format, reading)
-    names, relations = named.entities.to_pylist(), named.relations.to_pylist()
-    for head, relation, tail in named.triples.rows.tolist():
-        ends = names[head], names[tail]
-        if (ends[0] == ASKED) == (ends[1] == ASKED):
-            hint = f"write {ASKED} in place of the head or of the tail"
-            raise InputError(
-                called(source), f"{shown((ends[0], relations[relation], ends[1]))} is no question", hint=hint
-            )
-        heads = ends[0] == ASKED
-        yield Question(ends[1] if heads else ends[0], relations[relation], heads)
-
-
-def _questions(
-    asked: Asked, listed: dict[str, list[Question]], relations: Sequence[str] | None, heads: bool
-) -> Iterator[tuple["Predictor", Question]]:
+) -> "Iterator[Iterator[tuple[Predictor, Question | AnyQuestion]]]":
     """Every question with the model that has the newcomers it is about; a relation nobody knows is found first."""
     from newcomer.predictor import check_relations
 
-    check_relations(asked.model, relations or [one.relation for many in listed.values() for one in many])
-    for model, names in asked.turns():
-        for name in names:
-            for question in listed.get(name) or [Question(name, relation, heads) for relation in relations or ()]:
-                yield model, question
+    wanted.check(facts)
+    with ExitStack() as stack:
+        stated = None if wanted.file is None else stack.enter_context(read_from(wanted.file, file_format, reading))
+        listed = None if stated is None else _listed(stated)
+        entities = wanted.entities if listed is None else list(listed)
+        asked = stack.enter_context(asked_of(run, facts, file_format, entities, together, on_unknown_relation, reading))
+        check_relations(asked.model, wanted.relations or ())
+        if stated is not None and listed is not None:
+            _check_listed(asked, stated, listed)
+        yield (
+            (model, question)
+            for model, names in asked.turns()
+            for name in names
+            for question in (wanted.of(name) if listed is None else listed[name])
+        )
 
 
-def _told_in_full(about: dict[str, Any], answer: "Answer") -> dict[str, Any]:
+def _listed(stated: Stated) -> dict[str, list[Question]]:
+    """The questions of a file by the entity they are about."""
+    from newcomer.errors import shown
+
+    found: dict[str, list[Question]] = {}
+    for place, (head, relation, tail) in enumerate(stated.rows()):
+        if (head == ASKED) == (tail == ASKED):
+            hint = f"write {ASKED} in place of the head or of the tail"
+            raise stated.fault(place, f"{shown((head, relation, tail))} is no question", hint)
+        entity = tail if head == ASKED else head
+        found.setdefault(entity, []).append(Question(entity, relation, head == ASKED, place))
+    return found
+
+
+def _check_listed(asked: Asked, stated: Stated, listed: dict[str, list[Question]]) -> None:
+    """Refuse the first question along a relation that the model lacks."""
+    from newcomer.errors import OptionError
+    from newcomer.predictor import check_relations
+
+    known = set(asked.model.relations)
+    for question in sorted((one for many in listed.values() for one in many), key=lambda one: one.place):
+        if question.relation not in known:
+            try:
+                check_relations(asked.model, [question.relation])
+            except OptionError as error:
+                raise stated.fault(question.place, str(error)) from None
+
+
+def _fact(about: dict[str, Any], answer: "Answer | Suggestion") -> tuple[str, str, str]:
+    """The fact that an answer states."""
+    from newcomer.predictor import Answer
+
+    if not isinstance(answer, Answer):
+        return answer.fact
+    ends = (answer.entity, about["entity"]) if about["asked"] == "head" else (about["entity"], answer.entity)
+    return ends[0], about["relation"], ends[1]
+
+
+def _told_in_full(about: dict[str, Any], answer: "Answer | Suggestion") -> dict[str, Any]:
     weighed = [{"fact": list(one.fact), "share": one.share} for one in answer.because.weighed]
     without = answer.because.without
     return {**line(about, answer), "weighed": weighed, "without": None if without is None else list(without)}

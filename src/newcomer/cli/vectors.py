@@ -39,8 +39,10 @@ def embed(
     """Write the vectors of newcomers (or of any entities named)."""
     check_out(out, VECTOR_ENDINGS, "vectors", force)
     check_format(file_format, facts)
-    asked = asked_of(run, facts, file_format, entity, together, on_unknown_relation, reading)
-    with vector_file(out, len(asked)) as file:
+    with (
+        asked_of(run, facts, file_format, entity, together, on_unknown_relation, reading) as asked,
+        vector_file(out) as file,
+    ):
         for model, names in asked.turns():
             for name in names:
                 file.add(name, model.embed(name, relation))
@@ -60,6 +62,6 @@ def similar(
 ) -> None:
     """The entities whose vectors point most nearly the same way."""
     check_format(file_format, facts)
-    asked = asked_of(run, facts, file_format, [entity], True, on_unknown_relation, reading)
-    for model, _ in asked.turns():
-        console().print(table(f"most like {entity}", ("entity", "cosine"), model.similar(entity, top)))
+    with asked_of(run, facts, file_format, [entity], True, on_unknown_relation, reading) as asked:
+        for model, _ in asked.turns():
+            console().print(table(f"most like {entity}", ("entity", "cosine"), model.similar(entity, top)))

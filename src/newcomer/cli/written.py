@@ -4,8 +4,9 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from os import SEEK_END
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import typer
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 WriteVectors = Callable[[Sequence[str], "npt.NDArray[np.float32]"], None]
-Tell = Callable[[str, "Sequence[tuple[Row, Answer | Suggestion]]"], None]
+Found = Sequence[tuple[Row, "Answer | Suggestion"]]  # answers, each with what it is about
+Tell = Callable[[str, Found], None]
 
 ANSWER_ENDINGS, VECTOR_ENDINGS = (".parquet", ".tsv", ".jsonl"), (".parquet", ".tsv", ".npy")
 FIGURES = {"score": float, "truth": float, "reason": str}
@@ -61,7 +63,7 @@ def told(out: Path | None, as_json: bool, force: bool, columns: dict[str, type])
     with row_file(out, columns) as file:
         as_lines = out.suffix.lower() == ".jsonl"
 
-        def tell(_: str, found: "Sequence[tuple[Row, Answer | Suggestion]]") -> None:
+        def tell(_: str, found: Found) -> None:
             for about, answer in found:
                 file.add(line(about, answer) if as_lines else _flat(about, answer))
 
@@ -69,12 +71,12 @@ def told(out: Path | None, as_json: bool, force: bool, columns: dict[str, type])
     typer.echo(f"written {file.count:,} answers to {out}")
 
 
-def _print_lines(_: str, found: "Sequence[tuple[Row, Answer | Suggestion]]") -> None:
+def _print_lines(_: str, found: Found) -> None:
     for about, answer in found:
         typer.echo(_json(line(about, answer)))  # each is flushed
 
 
-def _print_table(question: str, found: "Sequence[tuple[Row, Answer | Suggestion]]") -> None:
+def _print_table(question: str, found: Found) -> None:
     from newcomer.predictor import Answer
 
     rows = [
@@ -86,11 +88,18 @@ def _print_table(question: str, found: "Sequence[tuple[Row, Answer | Suggestion]
 
 def line(about: Row, answer: "Answer | Suggestion") -> Row:
     """One answer as a JSON object, with every rule that infers it."""
-    from newcomer.predictor import Answer
-
-    found = {"answer": answer.entity} if isinstance(answer, Answer) else {"fact": list(answer.fact)}
+    found = {"answer": _answer(about, answer)} if "asked" in about else {"fact": list(cast("Suggestion", answer).fact)}
     figures = {"score": answer.score, "truth": answer.truth, "calibrated": answer.calibrated}
     return {**about, **found, **figures, "because": reasons(answer.because)}
+
+
+def _answer(about: Row, answer: "Answer | Suggestion") -> str:
+    """Who completes the question that an answer is about."""
+    from newcomer.predictor import Answer
+
+    if isinstance(answer, Answer):
+        return answer.entity
+    return answer.fact[0 if about["asked"] == "head" else 2]
 
 
 def reasons(because: "Because") -> list[Row]:
@@ -103,12 +112,10 @@ def reasons(because: "Because") -> list[Row]:
 
 def _flat(about: Row, answer: "Answer | Suggestion") -> Row:
     """One answer as a row of plain columns, with its best reason in words."""
-    from newcomer.predictor import Answer
-
-    if isinstance(answer, Answer):
-        found = {"answer": answer.entity}
+    if "asked" in about:
+        found = {"answer": _answer(about, answer)}
     else:
-        found = dict(zip(("head", "relation", "tail"), answer.fact, strict=True))
+        found = dict(zip(("head", "relation", "tail"), cast("Suggestion", answer).fact, strict=True))
     return {**about, **found, "score": answer.score, "truth": answer.truth, "reason": str(answer.because)}
 
 
@@ -175,12 +182,12 @@ def _text(path: Path, stack: ExitStack) -> TextIO:
 
 
 class VectorFile:
-    """Vectors on their way into a file, a group at a time; how many there will be is known beforehand."""
+    """Vectors on their way into a file, a group at a time."""
 
-    def __init__(self, out: Path, count: int, stack: ExitStack) -> None:
+    def __init__(self, out: Path, stack: ExitStack) -> None:
         from newcomer.files import fresh_file
 
-        self.count, self.dim = count, 0
+        self.count, self.dim = 0, 0
         self._partial, self._stack, self._ending = stack.enter_context(fresh_file(out)), stack, out.suffix.lower()
         if self._ending == ".npy":
             self._names = _text(stack.enter_context(fresh_file(names_beside(out))), stack)
@@ -192,6 +199,7 @@ class VectorFile:
             self.dim = len(vector)
             writers = {".npy": self._npy, ".parquet": self._parquet, ".tsv": self._tsv}
             self._write = writers[self._ending]()
+        self.count += 1
         self._waiting.append((name, vector))
         if len(self._waiting) >= ROWS:
             self.flush()
@@ -206,17 +214,23 @@ class VectorFile:
             self._waiting = []
 
     def _npy(self) -> WriteVectors:
-        import numpy as np
-
         file = self._stack.enter_context(self._partial.open("wb"))
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (self.count, self.dim)}
-        np.lib.format.write_array_header_1_0(file, shape)
+        self._write_header(file)
 
         def write(names: Sequence[str], vectors: "npt.NDArray[np.float32]") -> None:
             file.write(vectors.tobytes())
             self._names.writelines(name + "\n" for name in names)
+            file.seek(0)
+            self._write_header(file)  # of the same length: it has room for any number of rows
+            file.seek(0, SEEK_END)
 
         return write
+
+    def _write_header(self, file: BinaryIO) -> None:
+        import numpy as np
+
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (self.count, self.dim)}
+        np.lib.format.write_array_header_1_0(file, shape)
 
     def _parquet(self) -> WriteVectors:
         import pyarrow as pa
@@ -247,9 +261,9 @@ def names_beside(out: Path) -> Path:
 
 
 @contextmanager
-def vector_file(out: Path, count: int) -> Iterator[VectorFile]:
-    """A file of so many vectors as .parquet, .tsv or .npy; it appears when the block ends well."""
+def vector_file(out: Path) -> Iterator[VectorFile]:
+    """A file of vectors as .parquet, .tsv or .npy; it appears when the block ends well."""
     with ExitStack() as stack:
-        file = VectorFile(out, count, stack)
+        file = VectorFile(out, stack)
         yield file
         file.flush()

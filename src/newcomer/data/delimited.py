@@ -27,7 +27,15 @@ from newcomer.data.options import (
     columns_from_header,
     label_of,
 )
-from newcomer.data.tables import NAME_TYPE, Labels, NamedTriples, TripleCollector
+from newcomer.data.tables import (
+    NAME_TYPE,
+    LabelledRow,
+    Labels,
+    NamedTriples,
+    NumberedRow,
+    ReadReport,
+    TripleCollector,
+)
 from newcomer.errors import InputError, shown
 from newcomer.files import open_bytes, plain_suffix, read_ahead
 
@@ -63,6 +71,31 @@ def read_delimited(path: Path, options: ReadOptions) -> NamedTriples:
         with closing(read_ahead(blocks)) as rest:
             _Reader(path, options, layout, collector).read(chain(first, rest))
     return collector.finish()
+
+
+def delimited_rows(stream: Any, path: Path, options: ReadOptions, report: ReadReport) -> Iterator[NumberedRow]:
+    """The same triples one by one, each with its line and as soon as that is there; blank lines as rows without any."""
+    blocks = _blocks(stream, path)
+    first: list[bytes] = []
+    while not _is_telling(path, b"".join(first), options) and (block := next(blocks, None)) is not None:
+        first.append(block)
+    layout = _detect(path, b"".join(first), options)
+    collector = TripleCollector(path, layout.labelled)
+    collector.report = report
+    yield from _LineParser(path, options, layout, collector).rows(chain(first, blocks), 1)
+
+
+def _is_telling(path: Path, content: bytes, options: ReadOptions) -> bool:
+    """Whether what follows cannot change what `_detect` finds: the first record is whole, or enough lines are there."""
+    if content.count(b"\n") >= LINES_LOOKED_AT:
+        return True
+    try:
+        lines, number = _first_lines(path, content, options.delimiter or "\t")
+        _detect_at(path, lines, number, options)
+    except InputError:  # blank so far, or no record: where bad lines are skipped, a later one decides
+        return not options.skips and bool(content.strip())
+    first, quote = lines[0].decode("utf-8", errors="replace"), options.quote
+    return quote is None or not any(_is_open(first, d, quote) for d in options.delimiter or "\t,;| " if d != quote)
 
 
 def _first_blocks(blocks: Iterator[bytes]) -> list[bytes]:
@@ -310,12 +343,18 @@ class _LineParser:
 
     def parse(self, blocks: Iterator[bytes], line: int) -> None:
         """Collect the triples of these blocks; ``line`` is the number of their first line."""
+        for _, row in self.rows(blocks, line):
+            if row is not None:
+                self.collector.add_row(*row)
+
+    def rows(self, blocks: Iterator[bytes], line: int) -> Iterator[NumberedRow]:
+        """The same with their lines, one by one; None for a blank line."""
         waiting = _Lines(blocks, line)
         while waiting.more():
             try:
                 number, record = self._record(waiting)
                 if number != self.layout.header_line:
-                    self._take(number, record)
+                    yield number, self._row(number, record)
             except InputError as error:
                 if not self.options.skips:
                     raise
@@ -341,9 +380,9 @@ class _LineParser:
                 self.path, f"the bytes {bad!r} are not UTF-8", number, "save the file as UTF-8" + self._or_skip()
             ) from None
 
-    def _take(self, number: int, record: str) -> None:
+    def _row(self, number: int, record: str) -> LabelledRow | None:
         if not record.strip() and self.layout.delimiter not in record:
-            return
+            return None
         fields = _split(record, self.layout.delimiter, self.layout.quote)
         if len(fields) != len(self.layout.columns):
             raise InputError(
@@ -353,7 +392,7 @@ class _LineParser:
                 "mend the line" + self._or_skip(),
             )
         head, relation, tail = (self._name(fields, role, number) for role in DEFAULT_COLUMNS)
-        self.collector.add_row(head, relation, tail, self._label(fields, number))
+        return head, relation, tail, self._label(fields, number)
 
     def _name(self, fields: list[str], role: str, number: int) -> str:
         name = fields[self._place[role]]

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from newcomer.data.options import ReadOptions
-from newcomer.data.tables import NamedTriples, TripleCollector
+from newcomer.data.tables import LabelledRow, NamedTriples, NumberedRow, ReadReport, TripleCollector
 from newcomer.errors import InputError, MissingExtraError, OutputError, shown
 from newcomer.files import create_bytes, open_bytes, plain_suffix
 
@@ -103,8 +103,11 @@ def _read(path: Path, options: ReadOptions, naming: _Naming, line_by_line: bool)
     with open_bytes(path) as content:
         stream = _WithoutMark(content)
         whole = library.parse(stream, format=rdf_format, base_iri="file:///") if not line_by_line else None
-        for statement in whole or _by_line(library, stream, rdf_format, options, collector):
-            _collect(library, statement, options, naming, collector)
+        by_line = (found for _, found in _by_line(library, stream, rdf_format, options, path, collector.report))
+        for statement in whole or by_line:
+            row = None if statement is None else _row(library, statement, options, naming, path, collector.report)
+            if row is not None:
+                collector.add_row(*row)
     collector.report.anonymous = naming.anonymous
     return collector.finish()
 
@@ -125,19 +128,32 @@ def _problem(error: SyntaxError) -> str:
     return _PLACE.sub("", " ".join(str(error.msg).split()))[:160]
 
 
+def rdf_rows(stream: Any, path: Path, options: ReadOptions, report: ReadReport) -> Iterator[NumberedRow]:
+    """The triples of N-Triples or N-Quads one by one, each with its line; blank lines as rows without any."""
+    library, naming = _pyoxigraph(), _Naming(frozenset(), 0, renames=False)
+    rdf_format = getattr(library.RdfFormat, FORMATS[plain_suffix(path)])
+    for number, statement in _by_line(library, _WithoutMark(stream), rdf_format, options, path, report):
+        row = None if statement is None else _row(library, statement, options, naming, path, report, number)
+        if statement is None or row is not None:
+            yield number, row
+
+
 def _by_line(
-    library: Any, stream: Any, rdf_format: Any, options: ReadOptions, collector: TripleCollector
-) -> Iterator[Any]:
-    """Line by line, so that a bad one can be named or left out."""
+    library: Any, stream: Any, rdf_format: Any, options: ReadOptions, path: Path, report: ReadReport
+) -> Iterator[tuple[int, Any]]:
+    """Line by line, so that a bad one can be named or left out; None for a blank one."""
     for number, line in enumerate(_text_lines(stream), start=1):
+        if not line.strip():
+            yield number, None
+            continue
         try:
-            yield from list(library.parse(line, format=rdf_format))
+            yield from [(number, statement) for statement in library.parse(line, format=rdf_format)]
         except SyntaxError as error:
             problem = f"{_problem(error)} in {shown(line.decode('utf-8', errors='backslashreplace'))}"
-            bad = InputError(collector.path, problem, number, "mend it, or drop such lines with --on-bad-line skip")
+            bad = InputError(path, problem, number, "mend it, or drop such lines with --on-bad-line skip")
             if not options.skips:
                 raise bad from None
-            collector.report.skip(bad)
+            report.skip(bad)
 
 
 def _text_lines(stream: Any) -> Iterator[bytes]:
@@ -155,20 +171,29 @@ def _rows(line: bytes) -> list[bytes]:
     return line.removesuffix(b"\r").split(b"\r")
 
 
-def _collect(library: Any, statement: Any, options: ReadOptions, naming: _Naming, collector: TripleCollector) -> None:
+def _row(
+    library: Any,
+    statement: Any,
+    options: ReadOptions,
+    naming: _Naming,
+    path: Path,
+    report: ReadReport,
+    line: int | None = None,
+) -> LabelledRow | None:
+    """The names of a statement; None where it is left out."""
     tail = statement.object
     if isinstance(tail, library.Literal) and options.literals == "skip":
-        collector.report.literals += 1
-        return
+        report.literals += 1
+        return None
     head, relation, tail = (naming.name(library, term) for term in (statement.subject, statement.predicate, tail))
     if not (head and relation and tail) or "\0" in head + relation + tail:
         problem = f"an empty name or a NUL byte in {shown(str(statement))}"
-        error = InputError(collector.path, problem, hint="mend the name")
+        error = InputError(path, problem, line, "mend the name")
         if not options.skips:
             raise error
-        collector.report.skip(error)
-        return
-    collector.add_row(head, relation, tail)
+        report.skip(error)
+        return None
+    return head, relation, tail, 1
 
 
 def _plain_name(iri: str) -> str:

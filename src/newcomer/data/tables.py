@@ -23,6 +23,8 @@ ROLES = ("train", "aux", "valid", "test")
 REMEMBERED_BAD_LINES = 5
 
 Labels = npt.NDArray[np.int8]
+LabelledRow = tuple[str, str, str, int]  # head, relation, tail, label
+NumberedRow = tuple[int, LabelledRow | None]  # the line, and what stands there; None: it is blank
 
 
 @dataclass

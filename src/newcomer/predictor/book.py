@@ -19,6 +19,14 @@ Fact = tuple[str, int, str]  # head, relation id, tail
 ON_UNKNOWN_RELATION = ("error", "skip")
 
 
+class FactError(OptionError):
+    """What is wrong with one of several facts: which it is, from 0, and whether it could be skipped."""
+
+    def __init__(self, problem: str, place: int, skippable: bool = False) -> None:
+        super().__init__(problem)
+        self.place, self.skippable = place, skippable
+
+
 @dataclass(frozen=True, eq=False)
 class Names:
     """The names a model knows; the first ``num_seen`` entities are those it was trained on."""
@@ -34,6 +42,14 @@ class Names:
     def entity(self, identifier: int) -> str:
         """The name of an id."""
         return self._entities[identifier]
+
+    @cached_property
+    def _relations(self) -> list[str]:
+        return list(self.relations)
+
+    def relation_name(self, identifier: int) -> str:
+        """The name of a relation's id."""
+        return self._relations[identifier]
 
     def seen(self, name: str) -> int:
         """The id of a seen entity, else ``UNKNOWN``."""
@@ -61,15 +77,21 @@ def checked(facts: Iterable[Sequence[str]], names: Names, on_unknown_relation: s
     if isinstance(facts, str):
         raise OptionError(f"facts are {shown(facts)}, but must be a list of (head, relation, tail)")
     found, skipped = [], 0
-    for row in facts:
-        head, relation, tail = named(row)
-        if on_unknown_relation == "skip" and relation not in names.relations:
-            skipped += 1
-            continue
-        if names.seen(head) != UNKNOWN and names.seen(tail) != UNKNOWN:
-            problem = "is about two entities that the model was trained on; add facts of newcomers, or train it again"
-            raise OptionError(f"the fact {shown((head, relation, tail))} {problem}")
-        found.append((head, names.relation(relation), tail))
+    for place, row in enumerate(facts):
+        identifier = 0
+        try:
+            head, relation, tail = named(row)
+            identifier = names.relations.id(relation)
+            if identifier == UNKNOWN and on_unknown_relation == "skip":
+                skipped += 1
+                continue
+            if names.seen(head) != UNKNOWN and names.seen(tail) != UNKNOWN:
+                problem = "is about two entities that the model was trained on"
+                advice = "add facts of newcomers, or train it again"
+                raise OptionError(f"the fact {shown((head, relation, tail))} {problem}; {advice}")
+            found.append((head, identifier if identifier != UNKNOWN else names.relation(relation), tail))
+        except OptionError as error:
+            raise FactError(str(error), place, skippable=identifier == UNKNOWN) from None
     return found, skipped
 
 

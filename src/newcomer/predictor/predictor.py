@@ -85,15 +85,20 @@ class Predictor:
         with self._writing:
             before, mind = self._state, self._mind
             found, skipped = checked(facts, mind.names, on_unknown_relation)
-            fresh = {fact for fact in found if not self._has(before, fact)}
+            stated = before.book.facts
+            fresh = set(found).difference(*(stated[name] for name in _ends(found) if name in stated))
             if fresh:
                 self._state = mind.added(before, fresh)
             arrived = sorted(name for name in _ends(fresh) if name in self._state.seats and name not in before.seats)
             return Added(tuple(arrived), len(fresh), len(found) - len(fresh), skipped)
 
-    @staticmethod
-    def _has(state: State, fact: Fact) -> bool:
-        return any(fact in state.book.facts.get(name, ()) for name in (fact[0], fact[2]))
+    def check(self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error") -> int:
+        """Complain as `add` would, without adding anything; else the number of facts that it would skip.
+
+        >>> model.check([("yan", "knows", "zoe"), ("yan", "likes", "zoe")], on_unknown_relation="skip")
+        1
+        """
+        return checked(facts, self._mind.names, on_unknown_relation)[1]
 
     def remove(self, entity: str) -> tuple[str, ...]:
         """Forget a newcomer and its facts; names whoever is gone: also those who were known by it alone.

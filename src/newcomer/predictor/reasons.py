@@ -3,7 +3,7 @@
 All of it is found when it is looked at, in the state of newcomers in which the question was asked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,8 @@ from newcomer.graph import Mask
 from newcomer.predictor.answers import Grounding, Weighed
 from newcomer.predictor.book import Fact, Group, Triple
 from newcomer.predictor.state import Mind, Scores, State
-from newcomer.rules.neighbors import LOGIC, VirtualNeighbors
+from newcomer.rules.neighbors import LOGIC, PATH, VirtualNeighbors
+from newcomer.rules.rule import NONE
 
 TRIES = 20  # facts that are left out in turn to find the one that an answer hangs on
 
@@ -56,21 +57,50 @@ class Query:
         return attention(self.mind, self.state, self.entity, self.relation)
 
     @cached_property
-    def conclusions(self) -> dict[str, tuple[VirtualNeighbors | None, Group | None]]:
+    def tied(self) -> set[str]:
+        """The newcomers that rules may come to from the entity, if that is new."""
+        return self.mind.tied(self.state.book, self.entity)
+
+    @cached_property
+    def conclusions(self) -> dict[str, "Conclusions"]:
         """What rules conclude of the relation about entities that were needed so far."""
         return {}
 
-    def concluded(self, name: str) -> tuple[VirtualNeighbors | None, Group | None]:
-        """What rules conclude of the relation about an entity, with the ids it is said in."""
+    def concluded(self, name: str) -> "Conclusions":
+        """What rules conclude of the relation about an entity."""
         if name not in self.conclusions:
             mind, new = self.mind, name in self.state.seats
             group = mind.group(self.state, name) if new else None
             entity = mind.names.seen(name) if group is None else group.id(name)
-            self.conclusions[name] = (
-                mind.walks.conclusions(group, entity, self.relation % mind.model.num_relations),
-                group,
-            )
+            paths = self._paths(name, group)
+            relation = self.relation % mind.model.num_relations
+            logic = mind.walks.conclusions(group, entity, relation, walk=paths is None)
+            self.conclusions[name] = Conclusions(mind, group, logic, paths)
         return self.conclusions[name]
+
+    def _paths(self, name: str, group: Group | None) -> VirtualNeighbors | None:
+        """What was concluded when a newcomer came, where that spares another walk for symmetric paths."""
+        if group is None or not self.mind.walks.has_all_paths(group):
+            return None
+        arrival = self.state.seats[name].arrival
+        return arrival.virtual if arrival.group is group else None
+
+
+@dataclass(frozen=True, eq=False)
+class Conclusions:
+    """What rules conclude about an entity, in the ids of its group; ``paths`` has what symmetric paths do, if apart."""
+
+    mind: Mind
+    group: Group | None
+    found: VirtualNeighbors | None
+    paths: VirtualNeighbors | None
+
+    def groundings(self, fact: Fact) -> tuple[Grounding, ...]:
+        """All groundings of one conclusion, strongest first."""
+        found = groundings_of(self.mind, self.found, self.group, fact)
+        if self.paths is None:
+            return found
+        return in_order([*found, *_those(self.mind, self.paths, self.group, fact, PATH)])
 
 
 def rank_of(scores: Scores, place: int, left_out: Mask) -> int:
@@ -108,9 +138,10 @@ class Because:
         """The rules that infer the answer, each with its premises, strongest first."""
         query, names = self._query, (self._query.entity, self._answer)
         new = [name for name in names if name in query.state.seats]
+        if len(new) == len(names) and self._answer not in query.tied:
+            return ()
         for name in new or names[:1]:
-            virtual, group = query.concluded(name)
-            found = groundings_of(query.mind, virtual, group, query.triple(self._answer))
+            found = query.concluded(name).groundings(query.triple(self._answer))
             if found:
                 return found
         return ()
@@ -153,8 +184,18 @@ def groundings_of(
     mind: Mind, virtual: VirtualNeighbors | None, group: Group | None, fact: Fact
 ) -> tuple[Grounding, ...]:
     """All groundings of one conclusion, strongest first."""
-    if virtual is None:
-        return ()
+    return () if virtual is None else in_order(_those(mind, virtual, group, fact))
+
+
+def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
+    """Groundings strongest first."""
+    return tuple(sorted(found, key=lambda one: (-one.confidence, -one.support, one.rule, one.premises)))
+
+
+def _those(
+    mind: Mind, virtual: VirtualNeighbors, group: Group | None, fact: Fact, source: int | None = None
+) -> Iterator[Grounding]:
+    """The groundings of one conclusion, by logic rules and symmetric paths or by one of them."""
     names = mind.names
     ends = []
     for name in (fact[0], fact[2]):
@@ -162,25 +203,34 @@ def groundings_of(
         ends.append(seen if seen >= 0 or group is None else group.id(name))
     triples = virtual.triples
     rows = np.flatnonzero((triples.heads == ends[0]) & (triples.relations == fact[1]) & (triples.tails == ends[1]))
-    found = [one for row in rows for one in _each(mind, virtual, group, int(row))]
-    return tuple(sorted(found, key=lambda one: (-one.confidence, -one.support, one.rule, one.premises)))
+    for row in rows.tolist():
+        yield from _each(mind, virtual, group, row, source)
 
 
-def _each(mind: Mind, virtual: VirtualNeighbors, group: Group | None, row: int) -> Iterator[Grounding]:
-    names, first = mind.names, int(virtual.offsets[row])
+def _each(
+    mind: Mind, virtual: VirtualNeighbors, group: Group | None, row: int, wanted: int | None
+) -> Iterator[Grounding]:
+    names, which = mind.names, slice(int(virtual.offsets[row]), int(virtual.offsets[row + 1]))
 
     def name(identifier: int) -> str:
         return names.entity(identifier) if group is None else group.name(identifier, names)
 
-    for place, (source, rule, premises) in enumerate(virtual.reasons(row), first):
+    # As lists: there may be hundreds, and single numbers of an array are slow to get at.
+    columns = virtual.grounding_source, virtual.grounding_rule, virtual.grounding_strength, virtual.premises
+    for source, rule, strength, premises in zip(*(column[which].tolist() for column in columns), strict=True):
+        if wanted not in (None, source):
+            continue
         if source == LOGIC:
-            text = mind.rule_text(virtual.rules, rule)
-            support = int(virtual.rules.support[rule])
+            text, support = mind.rule_text(virtual.rules, rule), int(virtual.rules.support[rule])
         else:
             text = virtual.path_rules.text(rule, names.relations)
             support = int(virtual.path_rules.common[rule])
-        facts = tuple((name(head), names.relations[relation], name(tail)) for head, relation, tail in premises)
-        yield Grounding(text, float(virtual.grounding_strength[place]), support, facts)
+        facts = tuple(
+            (name(head), names.relation_name(relation), name(tail))
+            for head, relation, tail in premises
+            if relation != NONE
+        )
+        yield Grounding(text, strength, support, facts)
 
 
 def attention(mind: Mind, state: State, entity: str, relation: int) -> tuple[Weighed, ...]:

@@ -19,7 +19,7 @@ from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
 from newcomer.nn.encoders import MeanEncoder, RelationalEncoder, States, VNEncoder
 from newcomer.nn.layers import SLOPE, Edges, QueryLayer, row_products
 from newcomer.nn.model import Model
-from newcomer.nn.soft_labels import grounding_support, soft_labels
+from newcomer.nn.soft_labels import soft_labels
 from newcomer.nn.sparse import Rows, row_softmax, weighted_sum
 from newcomer.predictor.book import Group
 from newcomer.rules.neighbors import VirtualNeighbors
@@ -240,13 +240,9 @@ class Embedder:
             return torch.ones_like(silent)
         states = self._extended(near, graph, self._weights(graph, silent))
         # Conclusions and premises are about the same few entities: their truths are found together.
-        premises = graph.groundings.premises
-        there = premises[:, :, 1] >= 0
-        truths = _Ends(self, near).truths(states, torch.cat([graph.virtual, premises[there]]))
-        of_premises = torch.ones(there.shape, device=self.device)
-        of_premises[there] = truths[len(silent) :]
-        rows, _ = graph.groundings_of(torch.arange(len(silent), device=self.device))
-        support = grounding_support(rows, graph.groundings.confidence, of_premises)
+        grounds = graph.grounds(torch.arange(len(silent), device=self.device))
+        truths = _Ends(self, near).truths(states, torch.cat([graph.virtual, grounds.premises]))
+        support = grounds.support(truths[len(silent) :])
         return soft_labels(truths[: len(silent)], support, self.c)
 
     def _weights(self, graph: TrainingGraph, labels: Tensor) -> Tensor:
@@ -276,16 +272,30 @@ class _Ends:
         if model.own_answers:
             triples = model.oriented(triples, len(self.near))
         heads, relations, tails = triples.unbind(dim=1)
-        ends, queries = torch.cat([heads, tails]), torch.cat([relations, model.inverse(relations)])
-        is_seen = ends < len(self.near)
-        vectors = states.layers[0].new_empty(len(ends), states.layers[0].shape[1])
-        vectors[is_seen] = self.embedder.seen(self.near[ends[is_seen]], queries[is_seen])
-        vectors[~is_seen] = model.encoder.embed(states, ends[~is_seen], queries[~is_seen])
         if model.own_answers:
-            answers = torch.arange(len(ends), device=ends.device) >= len(heads)
-            vectors[answers] = model.answers(states, tails, relations)
-        scores = model.decoder.triples(vectors[: len(heads)], relations, vectors[len(heads) :])
-        return torch.sigmoid(scores)
+            of_heads, of_tails = self._asked(states, heads, relations), self._answers(states, tails, relations)
+        else:
+            ends, queries = torch.cat([heads, tails]), torch.cat([relations, model.inverse(relations)])
+            vectors = self._asked(states, ends, queries)
+            of_heads, of_tails = vectors[: len(heads)], vectors[len(heads) :]
+        return torch.sigmoid(model.decoder.triples(of_heads, relations, of_tails))
+
+    def _answers(self, states: States, tails: Tensor, relations: Tensor) -> Tensor:
+        """(n, d): the model's answers, where these are of their own; mostly seen ones, whose vectors are there."""
+        if bool((tails < len(self.near)).all()):
+            return states.layers[0][tails]
+        return self.embedder.model.answers(states, tails, relations)
+
+    def _asked(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        """(n, d): entities as queries ask for them; each that is asked the same several times is embedded once."""
+        size = 2 * self.embedder.num_relations
+        distinct, places = torch.unique(entities * size + queries, return_inverse=True)
+        entities, queries = distinct // size, distinct % size
+        is_seen = entities < len(self.near)
+        vectors = states.layers[0].new_empty(len(distinct), states.layers[0].shape[1])
+        vectors[is_seen] = self.embedder.seen(self.near[entities[is_seen]], queries[is_seen])
+        vectors[~is_seen] = self.embedder.encoder.embed(states, entities[~is_seen], queries[~is_seen])
+        return vectors[places]
 
 
 def side_by_side(arrivals: list[Arrival]) -> tuple[States, Tensor]:

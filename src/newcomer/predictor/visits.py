@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from newcomer.data.tables import NamedTriples
 from newcomer.graph import Ids, Mask, TripleArray
-from newcomer.predictor.book import ON_UNKNOWN_RELATION, Names, Triple
+from newcomer.predictor.book import FactError, Names, Triple
 from newcomer.predictor.predictor import Predictor
 
 
@@ -32,8 +32,8 @@ class Visitors:
     So an answer does not depend on what else a file holds, nor on its order.
 
     Facts are checked when the visitors are announced, before anyone is asked about: whatever is wrong with one of them
-    is the error that `Predictor.add` has for it. ``skipped`` counts those with a relation that the model lacks, where
-    they may be skipped.
+    is the error that `Predictor.add` has for it, with its place among the facts. ``skipped`` counts those with a
+    relation that the model lacks, where they may be skipped.
 
     >>> from newcomer.data.triples import read_triples
     >>> from newcomer.predictor import Visitors
@@ -52,15 +52,21 @@ class Visitors:
         known = _known_relations(model, facts)
         is_new, blank = self._look_at_names()
         triples = facts.triples
+        strange = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
+        strange |= ~is_new[triples.heads] & ~is_new[triples.tails]
+        self._complain(triples.take(strange), np.flatnonzero(strange), on_unknown_relation)
         if on_unknown_relation == "skip":
             triples = triples.take(known[triples.relations])
         self.skipped = len(facts) - len(triples)
-        strange = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
-        strange |= ~is_new[triples.heads] & ~is_new[triples.tails]
-        if strange.any() or on_unknown_relation not in ON_UNKNOWN_RELATION:
-            model.copy().add(self._rows(triples.take(strange)), on_unknown_relation)  # says what is wrong
         self._is_new = is_new
         self._triples, self._starts = _by_party(triples, is_new)
+
+    def _complain(self, strange: TripleArray, places: npt.NDArray[np.intp], on_unknown_relation: str) -> None:
+        """The error for the first fact that has one, with its place among all."""
+        try:
+            self._model.check(self._rows(strange), on_unknown_relation)
+        except FactError as error:
+            raise FactError(str(error), int(places[error.place]), error.skippable) from None
 
     def __len__(self) -> int:
         """How many newcomers the facts are about."""

@@ -130,23 +130,38 @@ class Walks:
             return None
         return self._ground(self.neighbors, group.facts, group.ids, group, threads)
 
-    def conclusions(self, group: Group | None, entity: int, relation: int) -> VirtualNeighbors | None:
-        """What all rules for a relation that have a say conclude about one entity, seen or (of the group) new."""
+    def conclusions(
+        self, group: Group | None, entity: int, relation: int, walk: bool = True
+    ) -> VirtualNeighbors | None:
+        """What all rules for a relation that have a say conclude about one entity, seen or (of the group) new.
+
+        Symmetric paths are left out unless they are to be found by walking.
+        """
         if self.reasons is None:
             return None
         grounder = self.by_relation.get(relation)
         if grounder is None:
             grounder = self.by_relation[relation] = _only(self.reasons, relation)
         facts = TripleArray.empty() if group is None else group.facts
-        return self._ground(grounder, facts, np.array([entity], dtype=np.int32), group, 1)
+        return self._ground(grounder, facts, np.array([entity], dtype=np.int32), group, 1, walk)
+
+    def has_all_paths(self, group: Group) -> bool:
+        """Whether what was concluded about a group has all its symmetric paths, each found from the entity asked."""
+        return len(group.names) == 1 and self.neighbors is not None and self.neighbors.limits.max_per_entity is None
 
     def _ground(
-        self, grounder: Grounder, facts: TripleArray, ids: Ids, group: Group | None, threads: int | None
+        self,
+        grounder: Grounder,
+        facts: TripleArray,
+        ids: Ids,
+        group: Group | None,
+        threads: int | None,
+        walk: bool = True,
     ) -> VirtualNeighbors:
         with self.rows.joined(facts, self.names_newcomers) as (rows, world):
             ready = copy(grounder)
             ready.facts, ready.world = rows, world
-            found = gather(ready, ids, self.paths, self.seed, thread_count(threads))
+            found = gather(ready, ids, self.paths if walk else None, self.seed, thread_count(threads))
         there = np.empty(0, dtype=np.int32) if group is None else group.ids
         return about_those(found, there, self.rows.num_seen)
 

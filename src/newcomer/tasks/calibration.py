@@ -59,12 +59,14 @@ def evidence(scores: npt.NDArray[Any], left_out: Mask, places: npt.NDArray[np.in
     """
     if len(places) == 0:  # where everyone is left out, say
         return np.empty((0, 2))
-    rivals = np.sort(scores[~left_out].astype(np.float64))
+    rivals = scores[~left_out]
     chosen = scores[places].astype(np.float64)
-    first = rivals[-RIVALS:]
+    first = np.sort(np.partition(rivals, max(len(rivals) - RIVALS, 0))[-RIVALS:]).astype(np.float64)
     total = first[-1] + np.log(np.exp(first - first[-1]).sum())
-    below, upto = (np.searchsorted(rivals, chosen, side=side) for side in ("left", "right"))
-    ranks = len(rivals) - upto + (upto - below + 1) / 2
+    # Counted, not sorted: the places are few.
+    above = np.array([np.count_nonzero(rivals > score) for score in scores[places]])
+    equal = np.array([np.count_nonzero(rivals == score) for score in scores[places]])
+    ranks = above + (equal + 1) / 2
     share = np.minimum(chosen - total, -CERTAIN)  # its logarithm
     others = np.where(chosen >= first[0], -np.expm1(share), 1.0)
     return np.column_stack([share - np.log(others), np.log(ranks)])
@@ -163,13 +165,22 @@ def ask(scorer: Scorer, entities: Ids, relations: Ids, num_entities: int) -> Ite
 
 def triple_evidence(dataset: InductiveDataset, scorer: Scorer, triples: TripleArray) -> npt.NDArray[np.float64]:
     """(triples, 2): the evidence for each tail as an answer to (head, relation, ?), other known answers left out."""
-    found, known = np.empty((len(triples), 2)), dataset.known_facts()
+    found = np.empty((len(triples), 2))
+    for place, row, left_out in triple_rows(dataset, scorer, triples):
+        found[place] = evidence(row, left_out, triples.tails[place : place + 1])[0]
+    return found
+
+
+def triple_rows(
+    dataset: InductiveDataset, scorer: Scorer, triples: TripleArray
+) -> Iterable[tuple[int, npt.NDArray[Any], Mask]]:
+    """Of each triple (its place) the scores of all tails, and the other known answers to (head, relation, ?)."""
+    known = dataset.known_facts()
     for which, rows in ask(scorer, triples.heads, triples.relations, len(dataset.entities)):
         for place, row in zip(which.tolist(), rows, strict=True):
             left_out = _answers_in(known, int(triples.heads[place]), int(triples.relations[place]))
             left_out[triples.tails[place]] = False
-            found[place] = evidence(row, left_out, triples.tails[place : place + 1])[0]
-    return found
+            yield place, row, left_out
 
 
 @dataclass(frozen=True)

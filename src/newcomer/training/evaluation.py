@@ -45,8 +45,11 @@ from newcomer.tasks.triple_classification import ClassificationResult, classify
 from newcomer.training.calibrating import calibration_of
 from newcomer.training.evaluation_calibration import (
     calibration_report,
+    judged_triples,
     overheard,
     shown_answers,
+    triple_truths,
+    triples_report,
     truths_of,
 )
 from newcomer.training.evaluation_scorer import WorldScorer, rule_scorer_for, scorer_for
@@ -136,7 +139,7 @@ def rank_test(
     def ranked(scorer: Scorer) -> list[RankingResult]:
         return evaluate_under(case.dataset, scorer, protocols, full, queries, progress)
 
-    with _torch_threads(case.threads):
+    with limited_threads(case.threads):
         scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
         heard = overheard(scorer, case.dataset, FILTERS[protocol.filter](case.dataset, full))
         by_model, network = ranked(heard), scorer.network
@@ -154,7 +157,8 @@ def _unknown(scorer: WorldScorer, queries: Queries) -> int:
 
 
 @contextmanager
-def _torch_threads(threads: int | None) -> Iterator[None]:
+def limited_threads(threads: int | None) -> Iterator[None]:
+    """Within the block torch has so many threads; None leaves it as many as it has."""
     before = torch.get_num_threads()
     try:
         if threads is not None:
@@ -177,9 +181,27 @@ def _part(result: RankingResult, mask: Any) -> RankingResult:
 
 def classify_test(case: Case) -> ClassificationResult:
     """Thresholds from valid, then the test triples as true or false."""
-    with _torch_threads(case.threads):
+    with limited_threads(case.threads):
         scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
         return classify(case.dataset, scorer, case.generator)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Test triples as true or false, and how true each is said to be."""
+
+    result: ClassificationResult
+    triples: Answers
+    truths: Truths | None  # of these triples, where the model is calibrated
+
+
+def judge_test(case: Case) -> Judged:
+    """As `classify_test`, with the truths of the verdicts."""
+    with limited_threads(case.threads):
+        scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
+        result = classify(case.dataset, scorer, case.generator)
+        triples = judged_triples(scorer, case.dataset, result)
+    return Judged(result, triples, triple_truths(triples, calibration_of(case.bundle), scorer.world.relations))
 
 
 def ranking_report(
@@ -235,9 +257,13 @@ def _measured(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def classification_report(
-    case: Case, result: ClassificationResult, by: Sequence[str] = (), seconds: float = 0.0
+    case: Case,
+    result: ClassificationResult,
+    by: Sequence[str] = (),
+    seconds: float = 0.0,
+    judged: Judged | None = None,
 ) -> Report:
-    """What was found, as the module says; the only breakdown is that by relation."""
+    """What was found, as the module says; the only breakdown is that by relation. Truths are told of if ``judged``."""
     found = result.to_dict()
     report: Report = {
         **_core(case, CLASSIFICATION),
@@ -246,6 +272,7 @@ def classification_report(
         "queries": found["triples"],
         "made_up_negatives": found["made_up_negatives"],
         "breakdowns": [{"by": "relation", **row} for row in found["relations"]] if "relation" in by else [],
+        "calibration": None if judged is None else triples_report(judged.triples, judged.truths, case.dataset),
         **_circumstances(case, seconds),
     }
     return json_ready(report)

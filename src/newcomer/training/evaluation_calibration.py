@@ -3,6 +3,9 @@
 The answers are those that a user is shown, the ten best of each question without what is known already; right is what
 the filter holds for true. They are also taken by how much is known of the entity, and the first answers by themselves:
 among ten most are clearly wrong, which is easily said.
+
+Triples that were classified are taken as they are, by the truth that a verdict on them has; right are those that are
+true.
 """
 
 from dataclasses import asdict
@@ -13,8 +16,20 @@ import numpy.typing as npt
 
 from newcomer.graph import Graph, InductiveDataset, Mask
 from newcomer.tasks.breakdown import facts_groups, known_facts
-from newcomer.tasks.calibration import Answers, Calibration, Overheard, Truths, calibration_error, reliability
+from newcomer.tasks.calibration import (
+    Answers,
+    Calibration,
+    Curve,
+    Overheard,
+    Truths,
+    calibration_error,
+    evidence,
+    plain_truths,
+    reliability,
+    triple_rows,
+)
 from newcomer.tasks.link_prediction import Queries
+from newcomer.tasks.triple_classification import ClassificationResult
 from newcomer.training.evaluation_scorer import ModelWorldScorer
 
 SHOWN = 10  # answers a question
@@ -39,9 +54,53 @@ def _asked(answers: Answers, queries: Queries) -> Mask:
 
 def truths_of(answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]) -> Truths | None:
     """Calibrated truths; ``relations`` has the model's id of each oriented relation of the data set."""
-    if calibration is None:
-        return None
-    return calibration.answers.truths(answers.evidence, relations[answers.relation].astype(np.int32))
+    return None if calibration is None else _read_off(calibration.answers, answers, relations)
+
+
+def _read_off(curve: Curve, answers: Answers, relations: npt.NDArray[np.integer]) -> Truths:
+    return curve.truths(answers.evidence, relations[answers.relation].astype(np.int32))
+
+
+def judged_triples(scorer: ModelWorldScorer, dataset: InductiveDataset, result: ClassificationResult) -> Answers:
+    """Classified triples as answers, one a question; as far as the model has the relation.
+
+    Of the ends the newcomer counts as the one that is asked about; the head, where that does not decide.
+    """
+    places = np.flatnonzero(scorer.world.knows(result.triples.relations))
+    triples, shares = result.triples.take(places), scorer.network is not None
+    found = np.empty((len(triples), 2))
+    plain = plain_truths(result.scores, places, shares=False)
+    for place, row, left_out in triple_rows(dataset, scorer, triples):
+        answer = triples.tails[place : place + 1]
+        found[place] = evidence(row, left_out, answer)[0]
+        if shares:
+            plain[place] = plain_truths(row, answer, shares)[0]
+    only_tail = ~dataset.is_seen[triples.tails] & dataset.is_seen[triples.heads]
+    entities = np.where(only_tail, triples.tails, triples.heads)
+    first = np.zeros(len(triples), dtype=np.int64)
+    return Answers(np.arange(len(triples)), entities, triples.relations, first, found, plain, result.truths[places])
+
+
+def triple_truths(
+    answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
+) -> Truths | None:
+    """Calibrated truths of triples; None also where no false triple could be made up to learn them from."""
+    curve = None if calibration is None else calibration.triples
+    return None if curve is None else _read_off(curve, answers, relations)
+
+
+def triples_report(triples: Answers, truths: Truths | None, dataset: InductiveDataset) -> dict[str, Any]:
+    """As `calibration_report`, of triples that were classified."""
+    everything = np.ones(len(triples), dtype=bool)
+    codes, names = facts_groups(known_facts(dataset)[triples.entity])
+    groups = [
+        {"group": names[code], "triples": _part(triples, truths, codes == code)} for code in np.unique(codes).tolist()
+    ]
+    return {
+        "calibrated": truths is not None,
+        "triples": {**_part(triples, truths, everything), **_bins(triples, truths, everything)},
+        "known_facts": groups,
+    }
 
 
 def calibration_report(answers: Answers, truths: Truths | None, dataset: InductiveDataset) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from newcomer.tasks.link_prediction import RankingResult
 
 RANKS, FACTS, RELIABILITY = PICTURES = ("ranks.png", "hits-by-facts.png", "reliability.png")
 LAST_OF_BIN = (1, 3, 10, 30, 100, 300, 1000)
+PANELS = {"shown": "ten best answers", "first": "first answers", "triples": "triples"}  # of a reliability diagram
 COLOURS = ("#4477aa", "#ee6677")
 
 
@@ -47,10 +48,12 @@ def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, f
 def plot_reliability(calibration: Mapping[str, Any], title: str, folder: Path) -> Path:
     """Draw what a report says under ``calibration``: the share of right answers over their truth; gives the file."""
     pyplot = need_matplotlib()
-    figure, panels = pyplot.subplots(1, 2, figsize=(9.5, 4.6), sharey=True)
-    for axes, part, name in zip(panels, ("shown", "first"), ("ten best answers", "first answers"), strict=True):
+    parts = [part for part in PANELS if part in calibration]
+    figure, grid = pyplot.subplots(1, len(parts), figsize=(4.75 * len(parts), 4.6), sharey=True, squeeze=False)
+    panels = grid[0]
+    for axes, part in zip(panels, parts, strict=True):
         _draw_bins(axes, calibration[part])
-        axes.set(title=name, xlabel="truth", xlim=(0, 1), ylim=(0, 1))
+        axes.set(title=PANELS[part], xlabel="truth", xlim=(0, 1), ylim=(0, 1))
         axes.legend()
     panels[0].set_ylabel("share that is right")
     figure.suptitle(title, parse_math=False)
