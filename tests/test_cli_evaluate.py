@@ -14,6 +14,7 @@ import pytest
 from command_line import Done, call, run, sentence
 from newcomer.bundle import read_bundle, write_bundle
 from newcomer.data import load_dataset, write_dataset
+from newcomer.data.cut import FactsCut
 from newcomer.graph import InductiveDataset
 from newcomer.tasks.triple_classification import labelled
 from newcomer.training.fit import fit
@@ -202,6 +203,43 @@ def test_other_data_need_a_word(place):
     assert found["dataset"] == "moved" and found["dataset_sha256"] == found["trained_on_sha256"]
 
 
+def cut_town(place: Path, most: int, seed: int) -> None:
+    """The data set `town` again as `cut`, with an aux file that lacks what a cut withholds."""
+    shutil.copytree(place / "town", place / "cut")
+    kept = FactsCut(most, seed).of(load_dataset(place / "town")).auxiliary.named()
+    (place / "cut" / "aux.tsv").write_text("".join("\t".join(triple) + "\n" for triple in kept))
+
+
+def test_newcomers_cut_to_few_facts(place):
+    words = ("--known-facts", "1", "--known-facts-seed", "2")
+    found = report_of(evaluate(place, "own", *words, "--json", "--rules-row", "--by", "facts"))
+    assert json.loads((place / "own" / "result.json").read_text()) == found
+    assert found["known_facts"] == {"most": 1, "seed": 2, "kept": 4, "withheld": 4}
+    cut_town(place, 1, 2)
+    whole = ("--filter", "full", "--full-graph", "town", "--rules-row", "--by", "facts")
+    by_hand = report_of(evaluate(place, "own", "--data", "cut", "--any-data", *whole, "--json"))
+    assert by_hand["known_facts"] is None and by_hand["queries"] == found["queries"]
+    assert by_hand["metrics"] == found["metrics"] and by_hand["calibration"] == found["calibration"]
+    assert by_hand["rules"][0]["metrics"] == found["rules"][0]["metrics"]
+    assert [row["group"] for row in found["breakdowns"]] == ["1"]
+    done = evaluate(place, "own", *words)
+    title = "town: vn (vn, distmult), inductive protocol, seed 0, newcomers cut to 1 known fact"
+    assert title in " ".join(done.stdout.split())
+    assert "4 of 8 auxiliary facts are known, drawn by seed 2" in done.stdout
+    assert "not the data set" not in done.stdout
+    judged = report_of(evaluate(place, "judge", *words, "--json"))
+    assert judged["task"] == "triple-classification" and judged["known_facts"]["kept"] == 4
+    assert report_of(evaluate(place, "own", "--json"))["known_facts"] is None
+
+
+def test_the_draw_is_the_same_for_models_and_for_rules_alone(place):
+    words = ("--known-facts", "1", "--known-facts-seed", "3", "--json")
+    by_model = [report_of(evaluate(place, run_, *words))["known_facts"] for run_ in ("own", "mean")]
+    done = call("rules", "evaluate", "town", "--threads", "1", *words, cwd=place)
+    [by_rules] = json.loads(done.stdout)
+    assert by_model[0] == by_model[1] == by_rules["known_facts"]
+
+
 MISTAKES = [
     (["nowhere"], "nowhere: does not exist; give the folder of a trained model"),
     (["town"], "manifest.json: is missing; give the folder of a trained model"),
@@ -215,6 +253,10 @@ MISTAKES = [
     (["own", "--data", "nowhere"], "'nowhere'"),
     (["own", "--device", "gpu"], "unknown device 'gpu'"),
     (["own", "--seed", "-1"], "--seed is -1, but must be an integer from 0"),
+    (["own", "--known-facts", "0"], "--known-facts is 0, but must be an integer from 1"),
+    (["own", "--known-facts", "2", "--known-facts-seed", "-1"], "--known-facts-seed is -1"),
+    (["own", "--known-facts-seed", "1"], "say to how many with --known-facts"),
+    (["everyone", "--known-facts", "1"], "was trained on 4 of the 4 facts that the cut to 1 would withhold"),
     (["own", "--ranks", "ranks.csv"], "give a name that ends in .parquet"),
     (["own", "--ranks", "own/ranks.parquet"], "lies in the folder of the model"),
     (["own", "--plot", "own/pictures"], "lies in the folder of the model"),

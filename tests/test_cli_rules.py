@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from command_line import call, run, sentence
-from newcomer.data import load_dataset
+from newcomer.data import load_dataset, write_dataset
+from newcomer.data.cut import FactsCut
 from newcomer.rules.rulefiles import HEADER, read_rules
 
 Put = Callable[[str, str | bytes], Path]
@@ -246,6 +247,22 @@ def test_evaluate_under_both_filters_and_other_settings(rules):
     assert threaded == known
 
 
+def test_evaluate_with_newcomers_cut_to_few_facts(rules, tmp_path):
+    words = ("--rules", rules, "--json")
+    [whole] = json.loads(call("rules", "evaluate", "sample", *words).stdout)
+    [cut] = json.loads(call("rules", "evaluate", "sample", *words, "--known-facts", "1").stdout)
+    assert whole["known_facts"] is None and cut["queries"] == whole["queries"]
+    assert cut["metrics"]["mrr"] < whole["metrics"]["mrr"] - 0.2
+    assert cut["known_facts"]["kept"] + cut["known_facts"]["withheld"] == 1501
+    fewer = FactsCut(1).of(load_dataset("sample"))
+    write_dataset(fewer, tmp_path / "fewer")
+    _, by_hand = json.loads(call("rules", "evaluate", tmp_path / "fewer", *words, "--full", "sample").stdout)
+    assert (by_hand["filter"], by_hand["metrics"]) == ("full", cut["metrics"])
+    printed = " ".join(call("rules", "evaluate", "sample", "--rules", rules, "--known-facts", "3").stdout.split())
+    assert "inductive protocol, newcomers cut to 3 known facts" in printed
+    assert "of 1,501 auxiliary facts are known, drawn by seed 0" in printed
+
+
 def test_a_tiny_graph_by_hand(tmp_path, put: Put):
     """Two of three likes are returned. More are liked than like, so PCA looks at y, and all three y are liked."""
     graph = put("g.tsv", "a\tlikes\tb\nb\tlikes\ta\nb\tlikes\tc\n")
@@ -308,6 +325,8 @@ def test_a_mistake_is_answered_with_one_sentence_and_nothing_is_written(words, s
         ("evaluate sample --protocol transductive", "unknown protocol 'transductive'"),
         ("evaluate sample --threads 0", "--threads is 0"),
         ("evaluate sample --full nowhere", "nowhere"),
+        ("evaluate sample --known-facts 0", "--known-facts is 0, but must be an integer from 1"),
+        ("evaluate sample --known-facts-seed 0", "say to how many with --known-facts"),
         ("top {rules} --relation bordres", "no rule concludes the relation 'bordres'; did you mean 'borders'?"),
         ("top {rules} --relation utc_offset", "no rule concludes the relation 'utc_offset'; see"),
         ("top {rules} --measure pcaa", "unknown measure 'pcaa'; did you mean 'pca'?"),

@@ -16,7 +16,8 @@ import torch
 from conftest import complaint, make_dataset
 from newcomer.bundle import RESULTS, Bundle, dataset_hash, read_bundle, write_bundle
 from newcomer.config import config_hash, load_preset, with_overrides
-from newcomer.errors import DatasetError, InputError, MissingExtraError
+from newcomer.data.cut import CutDataset, FactsCut
+from newcomer.errors import DatasetError, InputError, MissingExtraError, OptionError
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary, concatenate
 from newcomer.predictor import Predictor
 from newcomer.rules.ranking import RuleRanker
@@ -317,6 +318,96 @@ def test_without_a_full_graph_nothing_is_said_of_it():
     assert report["also"] is None and report["ceiling"] is None and report["rules"] == []
 
 
+FULL = RankingProtocol(filter="full")
+BLENDED = ("model.evidence=yes", "model.constrained=no")
+FIGURES = ("metrics", "intervals", "queries", "network", "rules", "breakdowns", "calibration")
+
+
+def figures(report: dict[str, Any]) -> dict[str, Any]:
+    """What was measured, without under which filter that was."""
+    found = {name: report[name] for name in FIGURES}
+    for part in ("network", "rules"):
+        found[part] = [row | {"filter": None} for row in found[part][:1]]
+    found["breakdowns"] = [
+        {name: value for name, value in row.items() if not name.startswith("ceiling")} for row in found["breakdowns"]
+    ]
+    return found
+
+
+def by_hand(cut: CutDataset) -> InductiveDataset:
+    """The data set as if it had been written with the facts that are kept."""
+    names = list(cut.entities)
+    kept = [(names[h], cut.relations[r], names[t]) for h, r, t in cut.auxiliary.triples.rows.tolist()]
+    return world(aux=kept)
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED], ids=["network", "blended"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_newcomers_cut_to_one_fact_are_those_of_data_written_so(changes, seed):
+    found = replace(case(*changes), cut=FactsCut(1, seed))
+    expected = case(*changes, dataset=by_hand(FactsCut(1, seed).of(DATASET)))
+    # By hand the filter lacks what is withheld, and gets it back with the graph of all that is true.
+    reports = [
+        ranking_report(one, rank_test(one, protocol, full, with_parts=True), ["facts", "linked"])
+        for one, protocol, full in ((found, KNOWN, None), (expected, FULL, DATASET.known()))
+    ]
+    assert figures(reports[0]) == figures(reports[1])
+    assert [row["group"] for row in reports[0]["breakdowns"] if row["by"] == "facts"] == ["1"]
+    assert reports[0]["known_facts"] == {"most": 1, "seed": seed, "kept": 4, "withheld": 4}
+    assert reports[0]["dataset_sha256"] == reports[0]["trained_on_sha256"]
+
+
+def test_a_cut_that_withholds_nothing_changes_nothing():
+    reports = [
+        ranking_report(one, rank_test(one, KNOWN, with_parts=True))
+        for one in (case(*BLENDED), *(replace(case(*BLENDED), cut=FactsCut(most, 1)) for most in (1, 2)))
+    ]
+    assert reports[0]["known_facts"] is None and reports[2]["known_facts"]["withheld"] == 0
+    assert figures(reports[2]) == figures(reports[0])
+    assert reports[1]["known_facts"]["withheld"] == 4
+    assert reports[1]["calibration"]["shown"]["truth_after"] != reports[0]["calibration"]["shown"]["truth_after"]
+
+
+def test_a_withheld_fact_is_no_wrong_answer():
+    """q0 is known as a citizen of land1 and asked for another country: of land1 the filter knows in any case."""
+    known = ("q0", "citizen_of", "land1")
+    dataset = world(aux=[*parts()["aux"], known])
+    ids = dataset.entities.id("q0"), dataset.relations.id("citizen_of"), dataset.entities.id("land1")
+    cuts = [FactsCut(1, seed) for seed in range(10)]
+    cut = next(one for one in cuts if list(ids) in one.of(dataset).withheld.rows.tolist())
+    whole, fewer = case(dataset=dataset), replace(case(dataset=dataset), cut=cut)
+    ranked = rank_test(fewer, KNOWN)
+    assert np.array_equal(ranked.model[0].candidates, rank_test(whole, KNOWN).model[0].candidates)
+    full = dataset.known()
+    reports = [ranking_report(one, rank_test(one, KNOWN, full), ["facts"], full) for one in (whole, fewer)]
+    assert reports[0]["ceiling"] == reports[1]["ceiling"] and reports[1]["ceiling"]["metrics"]["mrr"] == 1
+    assert all(row["ceiling_mrr"] == 1 for row in reports[1]["breakdowns"])
+
+
+def test_what_was_trained_on_cannot_be_withheld():
+    found = replace(case("protocol=transductive"), cut=FactsCut(1))
+    for measure in (lambda: rank_test(found, KNOWN), lambda: judge_test(found)):
+        error = complaint(measure)
+        assert isinstance(error, OptionError) and "was trained on 4 of the 4 facts" in str(error)
+    assert rank_test(replace(found, cut=FactsCut(2)), KNOWN).model  # nothing is withheld
+
+
+def test_triples_are_the_same_whatever_is_known_of_newcomers():
+    """The made-up ones are not among what is withheld, and judged by what is left."""
+    whole, fewer = case(), replace(case(), cut=FactsCut(1, 1))
+    hand = case(dataset=by_hand(FactsCut(1, 1).of(DATASET)))
+    judged = [judge_test(one) for one in (whole, fewer)]
+    assert np.array_equal(judged[0].result.triples.rows, judged[1].result.triples.rows)
+    report = classification_report(fewer, judged[1].result, (), 0.0, judged[1])
+    assert report["known_facts"]["kept"] == 4
+    assert [row["group"] for row in report["calibration"]["known_facts"]] == ["1"]
+    scorer, triples = scorer_for(hand.bundle, hand.dataset), judged[1].result.triples
+    named = [hand.dataset.entities.ids(DATASET.entities.names_of(ends)) for ends in (triples.heads, triples.tails)]
+    relations = hand.dataset.relations.ids(DATASET.relations.names_of(triples.relations))
+    assert np.allclose(judged[1].result.scores, scorer.triple_scores(named[0], relations, named[1]))
+    assert not np.allclose(judged[1].result.scores, judged[0].result.scores)
+
+
 def with_labels(seed: int = 0) -> InductiveDataset:
     rng = np.random.default_rng(seed)
     valid, test = (labelled(DATASET, part, rng) for part in (DATASET.valid, DATASET.test))
@@ -444,7 +535,8 @@ def test_pictures(tmp_path):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     result = rank_test(case(), KNOWN).model[0]
     odd = replace(DATASET, name=r"cost in $ of $\frac{a}")
-    drawn = plot_ranking({"model": result, "rules alone": ranking(1, 2, 4, 2)}, odd, tmp_path / "new")
+    both = {"model": result, "rules alone": ranking(1, 2, 4, 2)}
+    drawn = plot_ranking(both, odd, odd.name, tmp_path / "new")
     calibration = ranking_report(case(), rank_test(case(), KNOWN))["calibration"]
     drawn.append(plot_reliability(calibration, odd.name, tmp_path / "new"))
     assert [path.name for path in drawn] == list(PICTURES)

@@ -27,7 +27,8 @@ from newcomer.errors import InputError, OptionError, shown, unknown_name
 
 RULE_KINDS = ("one", "two", "both", "three", "constant", "exists")
 MEASURES = ("pca", "standard", "smoothed")
-ENCODERS = ("vn", "mean", "lstm", "lan", "relational")
+ENCODERS = ("vn", "mean", "lstm", "lan", "relational", "foldin")
+OPTIMISERS = ("adam", "adagrad")
 DECODERS = ("distmult", "transe", "complex")
 LABELS = ("soft", "hard", "none")
 LOSSES = ("binary", "softmax")
@@ -128,6 +129,10 @@ class ModelConfig(_Settings):
         super().__post_init__()
         if self.decoder == "complex" and self.dim % 2:
             raise OptionError(f"model.dim is {self.dim}, but must be even for the decoder complex")
+        if self.encoder == "foldin" and self.decoder == "transe":
+            raise OptionError("model.decoder is transe, but the encoder foldin needs distmult or complex")
+        if self.encoder == "foldin" and not self.own_answers:
+            raise OptionError("model.own_answers is false, but must be true for the encoder foldin")
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,10 @@ class TrainingConfig(_Settings):
     own_weight: float = _setting(
         0.0, "Weight in the loss of the facts as the entities' trained vectors alone score them.", low=0
     )
-    lr: float = _setting(0.002, "Learning rate of Adam.", above=0)
+    optimiser: str = _setting("adam", "How a gradient is followed.", choices=OPTIMISERS)
+    lr: float = _setting(0.002, "Learning rate of the optimiser.", above=0)
     l2: float = _setting(0.001, "Weight of the squared embeddings in the loss.", low=0)
+    n3: float = _setting(0.0, "Weight of the cubed sizes of the embeddings' numbers in the loss.", low=0)
     newcomer_share: float = _setting(
         0.5, "Share of a batch's entities that are embedded as if they were newcomers.", low=0, high=1
     )
@@ -203,6 +210,11 @@ class Config(_Settings):
         for name, kind in SECTIONS.items():
             if not isinstance(getattr(self, name), kind):
                 raise OptionError(f"{name} is {shown(getattr(self, name))}, but must be a {kind.__name__}")
+        if self.model.encoder == "foldin" and self.training.newcomer_share:
+            share = self.training.newcomer_share
+            raise OptionError(
+                f"training.newcomer_share is {share:g}, but must be 0 for the encoder foldin: newcomers are solved for"
+            )
 
     @property
     def has_virtual_neighbors(self) -> bool:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from newcomer.cli.common import ForceOption, JsonOption, console, load, print_json, table, takes_read_options, working
-from newcomer.cli.rules import SeedOption, ThreadsOption, progress
+from newcomer.cli.rules import SeedOption, ThreadsOption, at_least, progress
 
 if TYPE_CHECKING:
     from newcomer.bundle import Bundle
     from newcomer.data import ReadOptions
+    from newcomer.data.cut import FactsCut
     from newcomer.graph import Graph, InductiveDataset
     from newcomer.tasks.link_prediction import RankingProtocol
     from newcomer.training.evaluation import Case, Report
@@ -38,6 +39,17 @@ TiesOption = Annotated[
     str | None, typer.Option("--ties", help="Rank of a tie: mean, optimistic or pessimistic [default: mean].")
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]
+
+KnownFactsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--known-facts", metavar="N", callback=at_least(1), help="Cut every newcomer to N of its facts [default: all]."
+    ),
+]
+KnownFactsSeedOption = Annotated[
+    int | None,
+    typer.Option("--known-facts-seed", callback=at_least(0), help="Seed that draws the N facts [default: 0]."),
+]
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,8 @@ def evaluate(
         Path | None, typer.Option("--ranks", help="Write the rank of every answer to a Parquet file.")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FOLDER", help="Draw pictures (PNG) into it.")] = None,
+    known_facts: KnownFactsOption = None,
+    known_facts_seed: KnownFactsSeedOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where the report goes [default: RUN/result.json].")] = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
@@ -133,10 +147,11 @@ def evaluate(
     groups = check_names(task, by)
     asking = Asking(filter_name, full_graph, candidates, ties, rules_row, ranks, plot)
     protocol = asking.protocol
+    cut = facts_cut(known_facts, known_facts_seed)
     check_outputs(run, ranks, plot, out, force)
     bundle = read_run(run)
     dataset = data_of(run, bundle, data, any_data, reading)
-    case = case_of(bundle, dataset, device, threads, seed)
+    case = case_of(bundle, dataset, device, threads, seed, cut)
     chosen = task or default_task(dataset)
     if chosen == CLASSIFICATION:
         asking.refuse(groups)
@@ -232,12 +247,46 @@ def data_of(
     return dataset
 
 
-def case_of(bundle: "Bundle", dataset: "InductiveDataset", device: str, threads: int | None, seed: int) -> "Case":
+def facts_cut(known_facts: int | None, seed: int | None) -> "FactsCut | None":
+    """How newcomers are cut, where that was asked for."""
+    from newcomer.data.cut import FactsCut
+    from newcomer.errors import OptionError
+
+    if known_facts is None and seed is not None:
+        raise OptionError(
+            "--known-facts-seed says which facts newcomers are cut to; say to how many with --known-facts"
+        )
+    return None if known_facts is None else FactsCut(known_facts, seed or 0)
+
+
+def cut_words(found: Mapping[str, int] | None) -> str:
+    """What a title says of newcomers that are cut: nothing where they are not."""
+    if found is None:
+        return ""
+    facts = "fact" if found["most"] == 1 else "facts"
+    return f", newcomers cut to {found['most']:,} known {facts}"
+
+
+def print_cut_note(found: Mapping[str, int] | None) -> None:
+    """How much is left of what is known of newcomers, where they are cut."""
+    if found is not None:
+        everything = found["kept"] + found["withheld"]
+        typer.echo(f"{found['kept']:,} of {everything:,} auxiliary facts are known, drawn by seed {found['seed']}")
+
+
+def case_of(
+    bundle: "Bundle",
+    dataset: "InductiveDataset",
+    device: str,
+    threads: int | None,
+    seed: int,
+    cut: "FactsCut | None" = None,
+) -> "Case":
     """What is measured, with the device by name."""
     from newcomer.training.evaluation import Case
     from newcomer.training.fit import choose_device
 
-    return Case(bundle, dataset, choose_device(device), threads, seed)
+    return Case(bundle, dataset, choose_device(device), threads, seed, cut)
 
 
 def _ranking(
@@ -257,8 +306,9 @@ def _ranking(
         drawn = {"model": headline(ranked.model[0])}
         if ranked.rules:
             drawn["rules alone"] = headline(ranked.rules[0])
-        plot_ranking(drawn, case.dataset, asking.plot)
-        plot_reliability(report["calibration"], f"{case.dataset.name}: {protocol}", asking.plot)
+        title = f"{case.dataset.name}{cut_words(report['known_facts'])}: {protocol}"
+        plot_ranking(drawn, case.told, title, asking.plot)
+        plot_reliability(report["calibration"], title, asking.plot)
     return report
 
 
@@ -271,17 +321,19 @@ def _classification(case: "Case", plot: Path | None, groups: Sequence[str], star
     if plot is not None:
         from newcomer.training.evaluation_plots import plot_reliability
 
-        plot_reliability(report["calibration"], f"{case.dataset.name}: triple classification", plot)
+        title = f"{case.dataset.name}{cut_words(report['known_facts'])}: triple classification"
+        plot_reliability(report["calibration"], title, plot)
     return report
 
 
 def _print_report(report: "Report") -> None:
     named = f"{report['model']} ({report['encoder']}, {report['decoder']}), {report['protocol']} protocol"
-    title = f"{report['dataset']}: {named}, seed {report['seed']}"
+    title = f"{report['dataset']}: {named}, seed {report['seed']}{cut_words(report['known_facts'])}"
     is_ranking = report["filter"] is not None
     measures = MEASURES if is_ranking else CLASS_MEASURES
     rows = _ranking_rows(report) if is_ranking else _classification_rows(report)
     console().print(table(title, ("", *measures.values()), rows))
+    print_cut_note(report["known_facts"])
     _print_ranking_notes(report) if is_ranking else _print_classification_notes(report)
     for name in dict.fromkeys(row["by"] for row in report["breakdowns"]):
         _print_breakdown(name, [row for row in report["breakdowns"] if row["by"] == name], is_ranking)

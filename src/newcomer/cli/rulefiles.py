@@ -15,6 +15,7 @@ from newcomer.cli.common import (
     table,
     takes_read_options,
 )
+from newcomer.cli.evaluate import KnownFactsOption, KnownFactsSeedOption, cut_words, facts_cut, print_cut_note
 from newcomer.cli.rules import (
     FactsOption,
     RulesOption,
@@ -154,6 +155,8 @@ def evaluate(
     protocol: Annotated[
         str, typer.Option("--protocol", help="inductive, or refreshed where the rules were mined with auxiliary facts.")
     ] = "inductive",
+    known_facts: KnownFactsOption = None,
+    known_facts_seed: KnownFactsSeedOption = None,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -162,6 +165,7 @@ def evaluate(
 ) -> None:
     """Rank the answers of test by rules alone: the baseline of every learned model."""
     from newcomer.data import load_dataset
+    from newcomer.data.cut import CutDataset
     from newcomer.errors import unknown_name
     from newcomer.rules.limits import thread_count
     from newcomer.rules.ranking import AGGREGATIONS, RuleRanker
@@ -173,8 +177,9 @@ def evaluate(
         raise unknown_name("aggregation", aggregation, AGGREGATIONS)
     filters = ("known",) if full is None else ("known", "full")
     protocols = [RankingProtocol(filter=name, candidates=candidates) for name in filters]
-    loaded = load(data, reading)
-    dataset = loaded.dataset
+    cut = facts_cut(known_facts, known_facts_seed)
+    dataset = load(data, reading).dataset
+    dataset = dataset if cut is None else cut.of(dataset)
     everything = None if full is None else align(load_dataset(full).known(), dataset)
     walked = facts_for(dataset, facts)
     known = rules_for(dataset, rules, threads, seed, refreshed=protocol == "refreshed")
@@ -193,6 +198,7 @@ def evaluate(
             "seed": seed,
             "rules": len(known),
             "queries": len(result.ranks),
+            "known_facts": dataset.summary() if isinstance(dataset, CutDataset) else None,
             "metrics": result.metrics(),
         }
         for result in results
@@ -210,5 +216,7 @@ def _print_ranking(rows: list[dict[str, Any]]) -> None:
     ]
     first = rows[0]
     title = f"{first['dataset']}: {first['rules']:,} rules, {first['queries']:,} queries, {first['protocol']} protocol"
+    title += cut_words(first["known_facts"])
     console().print(table(title, ("filter", "mean rank", "MRR", "Hits@1", "Hits@3", "Hits@10"), cells))
+    print_cut_note(first["known_facts"])
     typer.echo(f"MRR and Hits in percent; candidates: {first['candidates']}; ties at the mean rank")

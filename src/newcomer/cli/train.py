@@ -182,7 +182,7 @@ def plan_of(
 def _rules_in_words(config: "Config", rules: Path | None) -> str:
     if rules is not None:
         return str(rules)
-    if not config.has_virtual_neighbors or not config.rules.kinds:
+    if not config.mines_rules:
         return "none"
     source = "observed facts" if config.protocol == "inductive" else "observed and newcomers' facts"
     return f"mined from {source}: {', '.join(config.rules.kinds)}"

@@ -21,6 +21,7 @@ from torch.nn import functional
 from newcomer.errors import OptionError, shown, unknown_name
 
 CHUNK_BYTES = 1 << 28
+TINY = 1e-12  # keeps the gradient of a root finite
 
 
 class Decoder(nn.Module, ABC):
@@ -62,18 +63,23 @@ class Decoder(nn.Module, ABC):
         return self.fit_candidates(self.asked(tails, self.relation_vectors(relations, turned=True)), candidates)
 
     @staticmethod
+    def cubes(vectors: Tensor) -> Tensor:
+        """(n,): the cubed sizes of the numbers of vectors (n, dim), summed: what the nuclear 3-norm charges."""
+        return vectors.abs().pow(3).sum(dim=-1)
+
+    @staticmethod
     def penalty(vectors: Tensor) -> Tensor:
         """Mean squared L2 norm of relation vectors (n, dim); 0 of none."""
         return vectors.square().sum() / max(1, len(vectors))
 
     def relation_vectors(self, relations: Tensor, turned: bool = False) -> Tensor:
         """Vectors (n, dim) of relations in [0, 2R), or of their inverses; an id beyond the range is an IndexError."""
-        both = self.vectors, self._inverse(self.vectors)
+        both = self.vectors, self.inverse(self.vectors)
         return functional.embedding(relations, torch.cat(both[::-1] if turned else both))
 
     @staticmethod
     @abstractmethod
-    def _inverse(vectors: Tensor) -> Tensor:
+    def inverse(vectors: Tensor) -> Tensor:
         """The vectors (R, dim) of the inverse relations."""
 
     @staticmethod
@@ -106,7 +112,7 @@ class DistMult(DotDecoder):
     """score = sum of h * r * t; symmetric, so a relation and its inverse share a vector."""
 
     @staticmethod
-    def _inverse(vectors: Tensor) -> Tensor:
+    def inverse(vectors: Tensor) -> Tensor:
         return vectors
 
     @staticmethod
@@ -127,7 +133,12 @@ class ComplEx(DotDecoder):
         super().__init__(num_relations, dim, generator)
 
     @staticmethod
-    def _inverse(vectors: Tensor) -> Tensor:
+    def cubes(vectors: Tensor) -> Tensor:
+        real, imaginary = vectors.chunk(2, dim=-1)
+        return (real.square() + imaginary.square() + TINY).pow(1.5).sum(dim=-1)
+
+    @staticmethod
+    def inverse(vectors: Tensor) -> Tensor:
         real, imaginary = vectors.chunk(2, dim=-1)
         return torch.cat([real, -imaginary], dim=-1)
 
@@ -168,7 +179,7 @@ class TransE(Decoder):
         self.gamma, self.chunk_bytes = gamma, chunk_bytes
 
     @staticmethod
-    def _inverse(vectors: Tensor) -> Tensor:
+    def inverse(vectors: Tensor) -> Tensor:
         return -vectors
 
     @staticmethod

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.errors import unknown_name
+from newcomer.nn.decoders import Decoder
 from newcomer.nn.layers import Edges, QueryLayer, StructureLayer, glorot
 from newcomer.nn.sparse import Rows, row_softmax, row_sums, weighted_sum
 
@@ -37,6 +37,7 @@ class Encoder(nn.Module, ABC):
 
     query_aware = False  # whether an entity's vector depends on what is asked
     hops = 1  # how many edges away a vector looks
+    hears_virtual = True  # whether virtual neighbours have a part in a newcomer's vector
 
     def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -49,6 +50,9 @@ class Encoder(nn.Module, ABC):
         """Input vectors of the seen entities, or of some of them."""
         vectors = self.vectors if nodes is None else functional.embedding(nodes, self.vectors)
         return functional.dropout(vectors, self.dropout, self.training)
+
+    def meet(self, decoder: Decoder) -> None:
+        """Get to know the decoder that will score the vectors; most encoders need not."""
 
     @abstractmethod
     def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
@@ -65,6 +69,10 @@ class Encoder(nn.Module, ABC):
     def plain(self, states: States, entities: Tensor) -> Tensor:
         """(n, d): vectors of ``entities`` when nothing is asked."""
         return self.embed(states, entities, torch.zeros_like(entities))
+
+    def weighing(self, states: States, entity: Tensor, query: Tensor) -> Tensor | None:
+        """(edges,): how much an entity (1,) asked a query (1,) owes to each of its edges; None where nobody can say."""
+        return None
 
 
 def join_edges(first: Edges, second: Edges) -> Edges:
@@ -377,7 +385,7 @@ class RelationalEncoder(NeighborEncoder):
         compared = (keys * asked).reshape(len(keys), self.heads, self.width)
         return compared.sum(dim=2) * (1 / math.sqrt(self.width))
 
-    def attention(self, states: States, entity: Tensor, query: Tensor) -> Tensor:
+    def weighing(self, states: States, entity: Tensor, query: Tensor) -> Tensor:
         """(edges,): how much an entity (1,) asked a query (1,) looks at each of its edges, the mean of the heads."""
         every, _ = states.edges.rows.pick(entity)
         rows, entries = self.looked_at(states, entity)
@@ -408,23 +416,3 @@ def pooled(rows: Rows, shares: Tensor, messages: Tensor) -> Tensor:
     if len(messages) == 0:
         return messages.new_zeros(rows.num_rows, messages.shape[1])
     return weighted_sum(places, shares, messages)
-
-
-def make_encoder(
-    name: str, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator, **options: int
-) -> Encoder:
-    """An encoder by name, with the options it takes."""
-    if name not in ENCODERS:
-        raise unknown_name("encoder", name, ENCODERS)
-    kind, takes = ENCODERS[name]
-    chosen = {key: options[key] for key in takes if key in options}
-    return kind(num_seen, num_relations, dim, dropout, generator, **chosen)
-
-
-ENCODERS: dict[str, tuple[type[Encoder], tuple[str, ...]]] = {
-    "vn": (VNEncoder, ("layers", "query_aware", "normalise", "residual")),
-    "mean": (MeanEncoder, ("max_neighbors",)),
-    "lstm": (LSTMEncoder, ("max_neighbors",)),
-    "lan": (LANEncoder, ("max_neighbors",)),
-    "relational": (RelationalEncoder, ("max_neighbors",)),
-}

@@ -46,6 +46,7 @@ class Model(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
+        encoder.meet(decoder)
         self.own_answers = own_answers
         self.num_relations = encoder.num_relations
 

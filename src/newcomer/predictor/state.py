@@ -360,8 +360,9 @@ class Mind:
         group = self._asking_group(state, name)
         entity = self.names.seen(name) if name not in state.seats else cast(Group, group).id(name)
         found = self.walks.evidence(group, entity, relation)
-        columns = {one.name: getattr(found, one.name)[0] for one in fields(Evidence)}
-        return Evidence(**{name: self._by_candidate(state, group, row)[None] for name, row in columns.items()})
+        rows = {one.name: self._by_candidate(state, group, getattr(found, one.name)[0]) for one in fields(Evidence)}
+        rows["unseen"][self.names.num_seen :] = 1.0  # all who arrived, those whom no rule may come to as well
+        return Evidence(**{name: row[None] for name, row in rows.items()})
 
     def _asking_group(self, state: State, name: str) -> Group | None:
         """The newcomers that rules may come to from an entity."""

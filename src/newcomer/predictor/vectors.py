@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
-from newcomer.nn.encoders import MeanEncoder, RelationalEncoder, States, VNEncoder
+from newcomer.nn.encoders import MeanEncoder, States, VNEncoder
 from newcomer.nn.layers import SLOPE, Edges, QueryLayer, row_products
 from newcomer.nn.model import Model
 from newcomer.nn.soft_labels import soft_labels
@@ -174,10 +174,8 @@ class Embedder:
     def shares(self, states: States, place: int, query: int) -> Tensor | None:
         """(edges,): the attention to each edge of an entity that is asked a query; None of encoders without one."""
         entity, layer = torch.tensor([place], device=self.device), self._layer
-        if isinstance(self.encoder, RelationalEncoder):
-            return self.encoder.attention(states, entity, torch.full_like(entity, query))
         if layer is None:
-            return None
+            return self.encoder.weighing(states, entity, torch.full_like(entity, query))
         rows, entries = states.edges.rows.pick(entity)
         last = states.layers[-1]
         asked = row_products(last[entity], layer.entity_map @ layer.attention[0])
@@ -207,9 +205,7 @@ class Embedder:
         graph = self._space(group, near, used)
         places = torch.from_numpy(near.astype(np.int64)).to(self.device)
         with torch.no_grad():
-            if labels is None:
-                labels = self._believed(places, graph)
-            states = self._extended(places, graph, self._weights(graph, labels))
+            labels, states = self._labelled(places, graph, labels)
             added = self._added(cast(Model, _Ends(self, places)), states, graph, support) if self.constrained else None
         return Arrival(group, places, states, graph, virtual, labels, added)
 
@@ -231,14 +227,25 @@ class Embedder:
         moved = replace(virtual, triples=placed(virtual.triples), premises=premises)
         return build_training_graph(facts, len(ids), moved, self.device)
 
-    def _believed(self, near: Tensor, graph: TrainingGraph) -> Tensor:
+    def _labelled(self, near: Tensor, graph: TrainingGraph, labels: Tensor | None) -> tuple[Tensor, States]:
+        """The labels of an arrival's virtual triples, where they are not known yet, and the newcomers embedded."""
+        if labels is not None and self.encoder.hears_virtual:
+            return labels, self._extended(near, graph, self._weights(graph, labels))
+        silent = torch.zeros(len(graph.virtual), device=self.device)
+        alone = self._extended(near, graph, self._weights(graph, silent))
+        if labels is None:
+            labels = self._believed(near, graph, alone)
+        if not (self.encoder.hears_virtual and bool(labels.any())):
+            return labels, alone
+        return labels, self._extended(near, graph, self._weights(graph, labels))
+
+    def _believed(self, near: Tensor, graph: TrainingGraph, states: States) -> Tensor:
         """The labels of an arrival's virtual triples, with the newcomers embedded by their facts."""
         silent = torch.zeros(len(graph.virtual), device=self.device)
         if len(silent) == 0 or self.mode == "none":
             return silent
         if self.mode == "hard":
             return torch.ones_like(silent)
-        states = self._extended(near, graph, self._weights(graph, silent))
         # Conclusions and premises are about the same few entities: their truths are found together.
         grounds = graph.grounds(torch.arange(len(silent), device=self.device))
         truths = _Ends(self, near).truths(states, torch.cat([graph.virtual, grounds.premises]))

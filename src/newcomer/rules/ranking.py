@@ -25,11 +25,13 @@ AGGREGATIONS = ("maximum", "noisy-or")
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What rules say of every entity as an answer, a row a query: the scores that order them, and the confidence of
-    the best rule that reaches each, 0 where none does."""
+    """What rules, and plain counts beside them, say of every entity as an answer; a row a query."""
 
-    scores: Floats
-    confidence: Floats
+    scores: Floats  # that order them
+    confidence: Floats  # of the best rule that reaches each, 0 where none does
+    linked: Floats  # 1 where the entity asked about is already tied to it, whatever by
+    frequency: Floats  # how often it answers the same relation in the observed graph
+    unseen: Floats  # 1 where it does not occur there at all
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +81,13 @@ class RuleRanker:
 
     def evidence(self, entities: Ids, relations: Ids) -> Evidence:
         """The scores, and what stands behind them."""
-        confidence = np.zeros((len(entities), self.observed.num_entities))
-        return Evidence(self._scores(entities, relations, confidence), confidence)
+        shape = len(entities), self.observed.num_entities
+        confidence, linked, frequency = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        for row, (entity, relation) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
+            linked[row, self.facts.of(entity)[1]] = 1.0
+            frequency[row] = self._frequencies(relation)
+        unseen = np.broadcast_to((self.observed.degrees == 0).astype(np.float64), shape)
+        return Evidence(self._scores(entities, relations, confidence), confidence, linked, frequency, unseen)
 
     def _fill(self, entities: Ids, relations: Ids, share: Ids, rows: Floats, confidence: Floats | None) -> None:
         stamps = np.zeros(self.observed.num_entities, dtype=np.int32)

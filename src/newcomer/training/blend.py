@@ -1,13 +1,17 @@
-"""Two voices, one answer: what the network says of a candidate and what the rules say, weighed on held-out newcomers.
+"""Several voices, one answer: what the network says of a candidate, what the rules say, and what is plain to see.
 
-A candidate's score is a weighted sum of three numbers. The weights are those under which the true answers of the
+A candidate's score is a weighted sum of a few numbers. The weights are those under which the true answers of the
 validation queries are most likely, near to a plain guess where there are few queries to learn them from:
 
-    network      log of its share in the network's softmax over all candidates
+    network      log of its share in the network's softmax over all seen entities
     order        minus the log of its rank by the rules alone: all who are not above it, frequency breaking ties
     confidence   log of the smoothed confidence of the best rule that infers it, or of one in a thousand
+    odds         log odds of the same
+    link         whether the entity asked about is tied to it already, by whatever relation
+    frequency    log of one more than how often it answers the relation in the observed graph
+    newcomer     whether it does not occur there: its vector was solved for, not trained
 
-Without the network the order is that of the rules, to the last place: it can only be moved, not lost.
+Since the score is a sum, the part of each voice in an answer is known exactly.
 """
 
 from collections.abc import Iterator
@@ -23,10 +27,10 @@ from newcomer.rules.ranking import RuleRanker
 from newcomer.tasks.link_prediction import Queries
 from newcomer.training.scorer import ModelScorer
 
-VOICES = ("network", "order", "confidence")
-GUESS = (0.1, 1.0, 0.1)  # what is believed before any query is looked at
-FIRMNESS = 300.0  # how hard it is to move from there: some hundred queries must agree
-UNKNOWN = 1e-3  # the confidence where no rule speaks
+VOICES = ("network", "order", "confidence", "odds", "link", "frequency", "newcomer")
+GUESS = (0.4, 0.2, 0.0, 0.7, 2.0, 0.4, -3.0)  # what is believed before any query is looked at
+FIRMNESS = 50.0  # how hard it is to move from there: dozens of queries must agree
+UNKNOWN = 1e-3  # the confidence where no rule speaks, and how far from certain the best may be
 AT_ONCE = 128  # queries, when the weights are learned
 ROUNDS = 25
 
@@ -56,12 +60,18 @@ class BlendedScorer:
 
 
 def voices(network: ModelScorer, rules: RuleRanker, entities: Ids, relations: Ids) -> Iterator[npt.NDArray[np.float32]]:
-    """The three numbers of every candidate, (queries, entities) each, in the order of `VOICES`."""
-    scores = torch.from_numpy(network.scores(entities, relations))
-    yield torch.log_softmax(scores, dim=1).numpy()
+    """The numbers of every candidate, (queries, entities) each, in the order of `VOICES`."""
     evidence = rules.evidence(entities, relations)
+    scores = torch.from_numpy(network.scores(entities, relations))
+    seen = scores.masked_fill(torch.from_numpy(evidence.unseen > 0), -torch.inf)
+    yield (scores - torch.logsumexp(seen, dim=1, keepdim=True)).numpy()
     yield -np.log(ranks_of(evidence.scores)).astype(np.float32)
+    confidence = np.clip(evidence.confidence, UNKNOWN, 1 - UNKNOWN)
     yield np.log(np.maximum(evidence.confidence, UNKNOWN)).astype(np.float32)
+    yield (np.log(confidence) - np.log1p(-confidence)).astype(np.float32)
+    yield evidence.linked.astype(np.float32)
+    yield np.log1p(evidence.frequency).astype(np.float32)
+    yield evidence.unseen.astype(np.float32)
 
 
 def ranks_of(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

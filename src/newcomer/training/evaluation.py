@@ -14,6 +14,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import torch
 from newcomer import __version__
 from newcomer.bundle import RESULT, Bundle, dataset_hash
 from newcomer.config import Config, config_hash, load_preset
+from newcomer.data.cut import CutDataset, FactsCut
 from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.files import fresh_file
 from newcomer.graph import Graph, InductiveDataset
@@ -35,6 +37,7 @@ from newcomer.tasks.link_prediction import (
     RankingProtocol,
     RankingResult,
     Scorer,
+    align,
     ceiling,
     compare,
     evaluate_under,
@@ -71,18 +74,43 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model and the data set it is measured on; the seed is that of resampling and of made-up triples."""
+    """A model and the data set it is measured on; the seed is that of resampling and of made-up triples.
+
+    With a ``cut``, newcomers are known by fewer facts than the data set has of them.
+    """
 
     bundle: Bundle
     dataset: InductiveDataset
     device: torch.device
     threads: int | None = None
     seed: int = 0
+    cut: FactsCut | None = None
+
+    @cached_property
+    def told(self) -> InductiveDataset:
+        """The data set as far as its facts are told to the model."""
+        if self.cut is None:
+            return self.dataset
+        told = self.cut.of(self.dataset)
+        _check_untold(self.bundle, told)
+        return told
 
     @property
     def generator(self) -> np.random.Generator:
         """A fresh one: two models are asked the same, and one alone as beside others."""
         return np.random.default_rng(self.seed)
+
+
+def _check_untold(bundle: Bundle, dataset: CutDataset) -> None:
+    """Refuse to withhold from a model what it was trained on."""
+    facts = dataset.withheld
+    trained_on = align(bundle.observed, dataset).contains(facts.heads, facts.relations, facts.tails)
+    if trained_on.any():
+        count = f"{int(trained_on.sum()):,} of the {len(facts):,}"
+        raise OptionError(
+            f"the model was trained on {count} facts that the cut to {dataset.cut.most} would withhold; "
+            "leave out --known-facts, or train under the protocol inductive or refreshed"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,18 +162,18 @@ def rank_test(
         raise OptionError("the filter 'full' needs a graph of all true triples; name it with --full-graph")
     other = "known" if protocol.filter == "full" else "full"
     protocols = [protocol] if full is None else [protocol, replace(protocol, filter=other)]
-    queries = queries_of(case.dataset)
+    dataset, queries = case.told, queries_of(case.dataset)
 
     def ranked(scorer: Scorer) -> list[RankingResult]:
-        return evaluate_under(case.dataset, scorer, protocols, full, queries, progress)
+        return evaluate_under(dataset, scorer, protocols, full, queries, progress)
 
     with limited_threads(case.threads):
-        scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
-        heard = overheard(scorer, case.dataset, FILTERS[protocol.filter](case.dataset, full))
+        scorer = scorer_for(case.bundle, dataset, case.device, case.threads)
+        heard = overheard(scorer, dataset, FILTERS[protocol.filter](dataset, full))
         by_model, network = ranked(heard), scorer.network
         by_network = ranked(network) if with_parts and network is not None else []
     has_rules = len(case.bundle.rules) > 0  # without any, only frequencies would be left to rank by
-    by_rules = ranked(rule_scorer_for(case.bundle, case.dataset, case.threads)) if with_parts and has_rules else []
+    by_rules = ranked(rule_scorer_for(case.bundle, dataset, case.threads)) if with_parts and has_rules else []
     asked = headline(by_model[0]).queries
     shown_to_users = shown_answers(heard, scorer, asked)
     truths = truths_of(shown_to_users, calibration_of(case.bundle), scorer.world.relations)
@@ -182,8 +210,8 @@ def _part(result: RankingResult, mask: Any) -> RankingResult:
 def classify_test(case: Case) -> ClassificationResult:
     """Thresholds from valid, then the test triples as true or false."""
     with limited_threads(case.threads):
-        scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
-        return classify(case.dataset, scorer, case.generator)
+        scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
+        return classify(case.told, scorer, case.generator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,9 +226,9 @@ class Judged:
 def judge_test(case: Case) -> Judged:
     """As `classify_test`, with the truths of the verdicts."""
     with limited_threads(case.threads):
-        scorer = scorer_for(case.bundle, case.dataset, case.device, case.threads)
-        result = classify(case.dataset, scorer, case.generator)
-        triples = judged_triples(scorer, case.dataset, result)
+        scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
+        result = classify(case.told, scorer, case.generator)
+        triples = judged_triples(scorer, case.told, result)
     return Judged(result, triples, triple_truths(triples, calibration_of(case.bundle), scorer.world.relations))
 
 
@@ -209,8 +237,8 @@ def ranking_report(
 ) -> Report:
     """What was found, as the module says."""
     asked = headline(ranked.model[0])
-    groups = breakdown(asked, case.dataset, full) if by else {}
-    best = None if full is None else ceiling(case.dataset, full, queries=asked.queries)
+    groups = breakdown(asked, case.told, full) if by else {}
+    best = None if full is None else ceiling(case.told, full, queries=asked.queries)
     report: Report = {
         **_core(case, RANKING, asked.protocol),
         **_figures(case, asked),
@@ -222,7 +250,7 @@ def ranking_report(
         "ties": asked.protocol.ties,
         "unknown_relation_queries": ranked.unknown,
         "breakdowns": to_rows({name: groups[BREAKDOWN_NAMES[name]] for name in by}),
-        "calibration": calibration_report(ranked.shown, ranked.truths, case.dataset),
+        "calibration": calibration_report(ranked.shown, ranked.truths, case.told),
         **_circumstances(case, seconds),
     }
     return json_ready(report)
@@ -272,7 +300,7 @@ def classification_report(
         "queries": found["triples"],
         "made_up_negatives": found["made_up_negatives"],
         "breakdowns": [{"by": "relation", **row} for row in found["relations"]] if "relation" in by else [],
-        "calibration": None if judged is None else triples_report(judged.triples, judged.truths, case.dataset),
+        "calibration": None if judged is None else triples_report(judged.triples, judged.truths, case.told),
         **_circumstances(case, seconds),
     }
     return json_ready(report)
@@ -294,6 +322,7 @@ def _core(case: Case, task: str, protocol: RankingProtocol | None = None) -> Rep
 def _circumstances(case: Case, seconds: float) -> Report:
     config = case.bundle.config
     return {
+        "known_facts": case.told.summary() if isinstance(case.told, CutDataset) else None,
         "preset": config.preset,
         "encoder": config.model.encoder,
         "decoder": config.model.decoder,

@@ -32,14 +32,13 @@ def need_matplotlib() -> Any:
     return pyplot
 
 
-def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, folder: Path) -> list[Path]:
+def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, title: str, folder: Path) -> list[Path]:
     """Draw one or two rankings of the same questions, by name; gives the files."""
     groups = {name: breakdown(result, dataset)["known_facts"] for name, result in results.items()}
     first = next(iter(groups.values()))
     labels = [f"{group.name}\n({group.queries:,})" for group in first]
     hits = {name: _percent_hits(members) for name, members in groups.items()}
     shares = {name: rank_shares(result.ranks) for name, result in results.items()}
-    title = f"{dataset.name}: {next(iter(results.values())).protocol}"
     _bars(folder / RANKS, title, list(rank_bins()), shares, ("rank of the answer", "questions (%)"))
     _bars(folder / FACTS, title, labels, hits, ("known facts of the entity (questions)", "Hits@10 (%)"))
     return [folder / name for name in (RANKS, FACTS)]

@@ -19,7 +19,9 @@ from torch.nn import functional
 
 from newcomer.config import Config, ModelConfig
 from newcomer.nn.decoders import make_decoder
-from newcomer.nn.encoders import LANEncoder, States, make_encoder
+from newcomer.nn.encoders import LANEncoder, States
+from newcomer.nn.factory import make_encoder
+from newcomer.nn.foldin import FoldInEncoder
 from newcomer.nn.model import Model, Negatives
 from newcomer.nn.soft_labels import soft_labels
 from newcomer.nn.sparse import distinct
@@ -70,10 +72,26 @@ class Trainer:
         if isinstance(self.model.encoder, LANEncoder):
             stated = self._weights(torch.zeros(len(graph.virtual), device=device))
             self.model.encoder.learn_implications(graph.edges(stated))
+        if isinstance(self.model.encoder, FoldInEncoder):
+            self._prepare_folding(self.model.encoder)
         self.labels = torch.full((len(graph.virtual),), FIRST_LABELS[config.model.labels], device=device)
+        self.optimiser = self._optimiser()
+
+    def _optimiser(self) -> torch.optim.Optimizer:
+        rate, parameters = self.config.training.lr, self.model.parameters()
+        if self.config.training.optimiser == "adagrad":
+            return torch.optim.Adagrad(parameters, lr=rate)
         # One launch for all parameters where launches are what costs.
-        fused = device.type == "cuda"
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=config.training.lr, fused=fused)
+        return torch.optim.Adam(parameters, lr=rate, fused=self.device.type == "cuda")
+
+    def _prepare_folding(self, encoder: FoldInEncoder) -> None:
+        """Draw whom newcomers are compared with; a relation nobody told of then says nothing, not something drawn."""
+        stated = self._weights(torch.zeros(len(self.graph.virtual), device=self.device))
+        encoder.draw_rivals(self.graph.edges(stated).degrees, torch.Generator().manual_seed(self.config.seed))
+        told_of = torch.zeros(self.graph.num_relations, dtype=torch.bool, device=self.device)
+        told_of[self.graph.facts[:, 1]] = True
+        with torch.no_grad():
+            self.model.decoder.vectors[~told_of] = 0.0
 
     def _weights(self, labels: Tensor) -> Tensor:
         """A weight a triple: facts are certain."""
@@ -119,7 +137,7 @@ class Trainer:
             inferred = None
         fact_loss = self._fact_loss(states, asked, positive, negative, inferred)
         virtual_loss = self._virtual_loss(virtual, grounds, believed.float())
-        loss = fact_loss + training.virtual_weight * virtual_loss + training.l2 * self._penalty(triples, along)
+        loss = fact_loss + training.virtual_weight * virtual_loss + self._penalty(triples, along)
         if training.own_weight:
             loss = loss + training.own_weight * self._loss(*self.model.own_contrast(triples, along, negatives))
         self._descend(loss)
@@ -200,6 +218,8 @@ class Trainer:
         self, states: States, triples: Tensor, positive: Tensor, negative: Tensor, inferred: Tensor | None
     ) -> Tensor:
         """Compare the scores of true and corrupted triples with what they are; ``inferred`` are tails by edges only."""
+        if self.model.encoder.hops == 0:  # nothing is inferred by edges
+            return self._loss(positive, negative)
         hopeless = self._hopeless(states, triples, inferred)
         return self._loss(positive.masked_fill(hopeless, 0.0), negative.masked_fill(hopeless[:, None], 0.0))
 
@@ -248,8 +268,13 @@ class Trainer:
         )
 
     def _penalty(self, triples: Tensor, along: Tensor) -> Tensor:
+        """What large vectors cost: by their squares, by the cubes of their numbers."""
+        training, decoder = self.config.training, self.model.decoder
         vectors = functional.embedding(triples[:, ::2], self.model.encoder.vectors)
-        return vectors.square().mean() + self.model.decoder.penalty(along)
+        cost = training.l2 * (vectors.square().mean() + decoder.penalty(along))
+        if training.n3:
+            cost = cost + training.n3 * (decoder.cubes(vectors).sum() + decoder.cubes(along).sum()) / len(triples)
+        return cost
 
 
 def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:

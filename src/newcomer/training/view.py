@@ -48,7 +48,7 @@ def around(
 ) -> View:
     """What is at most ``hops`` drawn edges away from ``entities``; those at the rim have no edges."""
     reached = frontier = torch.unique(entities)
-    rows, entries = [], []
+    rows, entries = [frontier[:0]], [frontier[:0]]
     for _ in range(hops):
         drawn_rows, drawn = _draw(graph, weights, frontier, fanout, generator)
         rows.append(frontier[drawn_rows])
