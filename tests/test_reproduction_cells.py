@@ -77,6 +77,18 @@ def test_a_trained_cell_says_what_it_is_and_how_it_came_about(made, results):
     assert (results / ".work" / ".gitignore").read_text() == "*\n"
 
 
+def test_a_result_older_than_a_setting_had_its_default(made, results):
+    (cell,) = small_cells("link-prediction", "fb15k-object-10-mean-inductive-0")
+    path = results / f"{cell.name}.json"
+    report = workshop(results, made).run(cell)
+    del report["settings"]["training"]["optimiser"]
+    path.write_text(json.dumps({**report, "config_sha256": "0" * 64}))
+    assert workshop(results, made).standing(cell).state == "done"
+    report["settings"]["training"]["lr"] = 0.25
+    path.write_text(json.dumps({**report, "config_sha256": "0" * 64}))
+    assert workshop(results, made).standing(cell).why == "it was run with other settings (training.lr)"
+
+
 def test_a_finished_cell_is_done_until_settings_or_data_change(made, results, tmp_path):
     (cell,) = small_cells("link-prediction", "fb15k-object-10-mean-inductive-0")
     workshop(results, made).run(cell)

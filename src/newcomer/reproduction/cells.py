@@ -110,10 +110,11 @@ class Workshop:
 
     def _twin(self, cell: Cell) -> Report | None:
         """A finished cell of another table with the same data and settings."""
-        wanted = cell.task, cell.dataset, cell.model, cell.settings_hash, self.sources.digest(cell.dataset)
+        wanted = cell.task, cell.dataset, cell.model, self.sources.digest(cell.dataset)
         for report in read_results(self.results):
-            names = ("task", "dataset", "model", "config_sha256", "dataset_sha256")
-            if report["cell"] != cell.name and tuple(report[name] for name in names) == wanted:
+            names = ("task", "dataset", "model", "dataset_sha256")
+            same = report["cell"] != cell.name and tuple(report[name] for name in names) == wanted
+            if same and not changed_settings(report, cell):
                 return report
         return None
 

@@ -14,7 +14,7 @@ from newcomer.errors import MissingExtraError
 from newcomer.files import fresh_file, looking_at
 from newcomer.reproduction.figures import PICTURE, draw_shares
 from newcomer.reproduction.plans import PLANS, Cell, Plan, cells_of, load_plan, read_toml
-from newcomer.reproduction.stored import Result, read_results
+from newcomer.reproduction.stored import Result, changed_settings, read_results
 from newcomer.reproduction.tables import (
     METRIC_NAMES,
     NONE,
@@ -236,7 +236,7 @@ def _remarks(planned: Sequence[Cell], found: Sequence[Result]) -> Iterator[str]:
     lines = [f"* {note}" for note in dict.fromkeys(_note(result) for result in found) if note]
     for result in found:
         cell = expected.get(result["cell"])
-        if cell is not None and result["config_sha256"] != cell.settings_hash:
+        if cell is not None and changed_settings(result, cell):
             stated = ", ".join(f"`{change}`" for change in result["overrides"]) or "an older plan"
             lines.append(f"* `{result['cell']}` was not run with the settings of the plan: {stated}.")
         if result.get("same_as"):

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from newcomer.errors import InputError
+from newcomer.config import SECTIONS, Config
+from newcomer.errors import InputError, OptionError
 from newcomer.reproduction.plans import Cell
 
 Result = dict[str, Any]
@@ -33,9 +34,21 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     """In words which settings a result was made with that the cell does not have now."""
     if stored.get("config_sha256") == cell.settings_hash:
         return ""
-    then, now = _flat(stored.get("settings", {})), _flat(cell.settings)
+    then, now = _flat(_complete(stored.get("settings", {}))), _flat(cell.settings)
     names = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    if not names and "settings" in stored:
+        return ""
     return f"it was run with other settings ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''})"
+
+
+def _complete(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A model's settings with the defaults of those that came after it: what it was, it still is."""
+    if not set(SECTIONS) <= settings.keys():
+        return settings
+    try:
+        return Config.from_dict(settings).to_dict()
+    except OptionError:
+        return settings
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
