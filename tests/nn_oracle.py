@@ -7,7 +7,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from newcomer.nn.decoders import DECODERS, Decoder
 from newcomer.nn.encoders import LANEncoder, LSTMEncoder, ProjectingEncoder, RelationalEncoder, scrambled
+from newcomer.nn.factory import ENCODERS
+from newcomer.nn.foldin import RIDGE, FoldInEncoder
 from newcomer.nn.layers import Edges, QueryLayer, StructureLayer
 from newcomer.nn.sparse import Rows
 
@@ -149,4 +152,39 @@ def relational_loop(encoder: RelationalEncoder, vectors: Tensor, around: list[Ed
     return total
 
 
+def unlikeliness(
+    encoder: FoldInEncoder, decoder: Decoder, vectors: Tensor, around: list[Edge], vector: Tensor
+) -> Tensor:
+    """What fold-in minimises, fact by fact from the formula; ``vectors`` are those that the facts name."""
+    rivals = [(encoder.vectors[e], float(x)) for e, x in zip(encoder.rivals, encoder.excess, strict=True)]
+    rivals += [(vectors[e], 0.0) for e in sorted({neighbor for _, neighbor, _ in around})]
+    total = RIDGE * vector.square().sum()
+    for relation, neighbor, weight in around:
+
+        def score(tail: Tensor, asked: int = relation) -> Tensor:
+            return decoder.triples(vector[None], torch.tensor([asked]), tail[None])[0]
+
+        total = total - weight * score(vectors[neighbor])
+        total = total + weight * torch.stack([score(tail) + excess for tail, excess in rivals]).logsumexp(0)
+    return total
+
+
+def most_likely(encoder: FoldInEncoder, decoder: Decoder, vectors: Tensor, around: list[Edge]) -> Tensor:
+    """The minimum of that by a solver of torch's own."""
+    vector = torch.zeros(vectors.shape[1], dtype=torch.float64, requires_grad=True)
+    exact = {"tolerance_grad": 1e-9, "tolerance_change": 1e-16, "line_search_fn": "strong_wolfe"}
+    solver = torch.optim.LBFGS([vector], max_iter=500, **exact)
+
+    def closure() -> Tensor:
+        solver.zero_grad()
+        cost = unlikeliness(encoder, decoder, vectors, around, vector)
+        (vector.grad,) = torch.autograd.grad(cost, vector)
+        return cost
+
+    solver.step(closure)
+    return vector.detach()
+
+
+# Fold-in asks for scores that are linear in a vector.
+ENCODER_DECODERS = [(e, d) for e in ENCODERS for d in DECODERS if (e, d) != ("foldin", "transe")]
 LOOPS = {"mean": mean_loop, "lan": lan_loop, "lstm": lstm_loop, "relational": relational_loop}

@@ -16,6 +16,7 @@ from newcomer.config import (
     ABLATION_ROWS,
     LOSSES,
     MEASURES,
+    OPTIMISERS,
     RULE_KINDS,
     UNSEEN_SIDES,
     Config,
@@ -60,7 +61,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "rules.paths": st.booleans(),
     "rules.walks": COUNT,
     "rules.max_per_entity": st.none() | COUNT,
-    "model.encoder": st.sampled_from(["vn", "mean", "lstm", "lan"]),
+    "model.encoder": st.sampled_from(["vn", "mean", "lstm", "lan", "relational"]),  # foldin is not free to go with all
     "model.decoder": st.sampled_from(["distmult", "transe", "complex"]),
     "model.dim": st.integers(1, 10**6).map(lambda half: 2 * half),
     "model.layers": COUNT,
@@ -81,8 +82,10 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.negatives": COUNT,
     "training.loss": st.sampled_from(LOSSES),
     "training.own_weight": NOT_NEGATIVE,
+    "training.optimiser": st.sampled_from(OPTIMISERS),
     "training.lr": POSITIVE,
     "training.l2": NOT_NEGATIVE,
+    "training.n3": NOT_NEGATIVE,
     "training.newcomer_share": share(),
     "training.grad_clip": NOT_NEGATIVE,
     "training.patience": COUNT,
@@ -269,6 +272,23 @@ def test_values_are_checked_however_a_config_is_made():
     assert RulesConfig(kinds=["one"]).kinds == ("one",)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (["model.decoder=transe"], "model.decoder is transe, but the encoder foldin needs distmult or complex"),
+        (["model.own_answers=no"], "model.own_answers is false, but must be true for the encoder foldin"),
+        (
+            ["training.newcomer_share=0.5"],
+            "training.newcomer_share is 0.5, but must be 0 for the encoder foldin: newcomers are solved for",
+        ),
+    ],
+)
+def test_what_fold_in_cannot_do_is_refused(changes, sentence):
+    folded = with_overrides(PLAIN, ["model.encoder=foldin", "model.own_answers=yes", "training.newcomer_share=0"])
+    assert str(complaint(with_overrides, folded, changes)) == sentence
+    assert with_overrides(folded, [*changes, "model.encoder=lan"]).model.encoder == "lan"
+
+
 def test_several_changes_are_judged_together_and_the_last_of_one_setting_counts():
     odd = Config("custom", model=ModelConfig(dim=5))
     config = with_overrides(odd, ["model.decoder=complex", "model.dim=7", "model.dim = 8"])
@@ -293,7 +313,7 @@ def test_the_written_settings_are_the_manual():
         bare = name.rpartition(".")[2]
         place = next(i for i, line in enumerate(lines) if line.startswith(f"{bare} = "))
         assert lines[place - 1].startswith("# ") and lines[place - 1].endswith(")")
-    assert "# Learning rate of Adam. (a number, above 0)\nlr = 0.01\n" in text
+    assert "# Learning rate of the optimiser. (a number, above 0)\nlr = 0.1\n" in text
     assert 'max_per_entity = "none"' in text
 
 

@@ -5,9 +5,12 @@ import torch
 from torch import Tensor
 
 from conftest import complaint
-from newcomer.nn.encoders import ENCODERS, Encoder, LANEncoder, NeighborEncoder, States, join_edges, make_encoder
+from newcomer.nn.decoders import make_decoder
+from newcomer.nn.encoders import Encoder, LANEncoder, NeighborEncoder, States, join_edges
+from newcomer.nn.factory import ENCODERS, make_encoder
+from newcomer.nn.foldin import FoldInEncoder
 from newcomer.nn.layers import Edges
-from nn_oracle import LOOPS, edges_of, lists_of, query_loop, random_edges, relational_loop, structure_loop
+from nn_oracle import LOOPS, edges_of, lists_of, most_likely, query_loop, random_edges, relational_loop, structure_loop
 
 DIM, RELATIONS, SEEN = 4, 3, 7
 # Every encoder by name, and the variants of those that have some.
@@ -21,8 +24,11 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def encoder_of(kind: str, seed: int = 0, seen: int = SEEN, dim: int = DIM, dropout: float = 0.0) -> Encoder:
-    name, options = KINDS[kind]
-    return make_encoder(name, seen, RELATIONS, dim, dropout, torch.Generator().manual_seed(seed), **options).double()
+    """Double, and acquainted with a decoder."""
+    (name, options), generator = KINDS[kind], torch.Generator().manual_seed(seed)
+    encoder = make_encoder(name, seen, RELATIONS, dim, dropout, generator, **options).double()
+    encoder.meet(make_decoder("distmult", RELATIONS, dim, generator).double())
+    return encoder
 
 
 def prepared(kind: str, edges: Edges, seed: int = 0, seen: int = SEEN, dim: int = DIM) -> Encoder:
@@ -51,6 +57,8 @@ def test_an_encoder_equals_a_loop(kind, seed):
         around, loop = lists_of(edges), LOOPS[kind]
         pairs = zip(*(x.tolist() for x in everything()), strict=True)
         expected = torch.stack([loop(encoder, encoder.vectors, around[e], q) for e, q in pairs])
+    elif isinstance(encoder, FoldInEncoder):
+        expected = encoder.vectors[everything()[0]]
     else:
         last = encoder.vectors
         for layer in encoder.structure:
@@ -134,6 +142,7 @@ def test_dropout_acts_while_training_only(kind):
 def test_newcomers_change_no_bit_of_a_seen_entity(kind, seen, dim, newcomers):
     edges = random_edges(1, seen, seen, dtype=torch.float32)
     encoder = prepared(kind, edges, seen=seen, dim=dim).float()
+    encoder.meet(make_decoder("distmult", RELATIONS, dim, torch.Generator().manual_seed(1)))
     alone = encoder.states(edges)
     ask = torch.arange(seen).repeat(2), torch.arange(2 * seen) % (2 * RELATIONS)
     before = encoder.embed(alone, *ask)
@@ -159,6 +168,10 @@ def test_a_seen_entity_on_the_newcomers_path_gets_the_vector_computed_by_hand(ki
     found = encoder.embed(encoder.extend(encoder.states(edges), arrival), *ask)
     if isinstance(encoder, NeighborEncoder):
         expected = torch.stack([LOOPS[kind](encoder, encoder.vectors, facts, query) for query in range(6)])
+    elif isinstance(encoder, FoldInEncoder):
+        best = most_likely(encoder, encoder.decoder, encoder.vectors.detach(), facts)
+        torch.testing.assert_close(found, best.expand_as(found), rtol=0, atol=0.02)
+        return
     else:
         seen, own = encoder.vectors, torch.zeros(1, DIM, dtype=torch.float64)
         for layer in encoder.structure:
@@ -252,7 +265,7 @@ def test_relational_attention_is_what_the_vector_is_made_of(seed):
     states = encoder.states(edges)
     for entity, query in zip(*(ids.tolist() for ids in everything()), strict=True):
         asked = torch.tensor([entity]), torch.tensor([query])
-        shares = encoder.attention(states, *asked).detach()
+        shares = encoder.weighing(states, *asked).detach()
         columns = edges.rows.pick(asked[0])[0].columns
         expected = torch.zeros(SEEN, dtype=torch.float64).index_add(0, columns, shares)
         torch.testing.assert_close(encoder.embed(states, *asked)[0].detach(), expected)

@@ -14,7 +14,7 @@ from conftest import complaint, parts_by_name
 from newcomer.config import Config, TrainingConfig
 from newcomer.errors import DatasetError, OptionError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
-from newcomer.nn.encoders import ENCODERS
+from newcomer.nn.factory import ENCODERS
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.tasks.link_prediction import evaluate
 from newcomer.training import fit as fitting
@@ -26,7 +26,7 @@ from newcomer.training.preparation import Prepared, prepare
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam
 from nn_oracle import one_thread
-from training_world import StopAfter, Stopped, parts, settings, weights, world
+from training_world import StopAfter, Stopped, choosing, parts, settings, weights, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 DATASET = world()
@@ -210,7 +210,7 @@ def test_a_checkpoint_that_fits_no_more_is_named(tmp_path, monkeypatch):
 def test_the_number_of_threads_does_not_matter(encoder):
     # Batches large enough that torch shares its loops out.
     small = ["training.validation_rate=0", "training.epochs=1", "training.batches=2"]
-    config = settings(f"model.encoder={encoder}", "model.dim=32", "training.negatives=128", *small)
+    config = settings(*choosing(encoder), "model.dim=32", "training.negatives=128", *small)
     one, two = (fit(DATASET, config, threads=threads) for threads in (1, 2))
     assert weights(one) == weights(two)
     assert timeless(one.history) == timeless(two.history)

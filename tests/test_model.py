@@ -5,10 +5,11 @@ import torch
 from torch import Tensor
 
 from newcomer.nn.decoders import DECODERS, make_decoder
-from newcomer.nn.encoders import ENCODERS, LANEncoder, States, make_encoder
+from newcomer.nn.encoders import LANEncoder, States
+from newcomer.nn.factory import make_encoder
 from newcomer.nn.layers import Edges
 from newcomer.nn.model import Model, Negatives
-from nn_oracle import random_edges
+from nn_oracle import ENCODER_DECODERS, random_edges
 
 DIM, RELATIONS, SEEN = 4, 3, 7
 TRIPLES = torch.tensor([[2, 0, 3], [3, 4, 2], [2, 0, 3], [0, 1, 1], [5, 2, 5], [6, 5, 4]])
@@ -18,6 +19,7 @@ NEGATIVES = Negatives(
     torch.tensor([[0, 3], [5, 4], [3, 3], [1, 1], [2, 0]]),
     torch.tensor([0, 3, 0, 1, 2, 4]),
 )
+every_pair = pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
 
 
 def model_of(encoder: str, decoder: str = "complex", own_answers: bool = False) -> tuple[Model, Edges]:
@@ -40,8 +42,7 @@ def by_hand(model: Model, edges: Edges, head: int, relation: int, tail: int) -> 
     return model.decoder.triples(of_head, torch.tensor([relation]), of_tail)[0]
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", DECODERS)
+@every_pair
 def test_a_triple_is_scored_with_its_tail_asked_back(encoder, decoder):
     model, edges = model_of(encoder, decoder)
     expected = torch.stack([by_hand(model, edges, *triple) for triple in TRIPLES.tolist()])
@@ -50,8 +51,7 @@ def test_a_triple_is_scored_with_its_tail_asked_back(encoder, decoder):
     torch.testing.assert_close(model.truths(states, TRIPLES), torch.sigmoid(expected))
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", DECODERS)
+@every_pair
 def test_a_triple_and_its_inverse_are_one_statement(encoder, decoder):
     model, edges = model_of(encoder, decoder)
     states = model.encoder.states(edges)
@@ -59,8 +59,7 @@ def test_a_triple_and_its_inverse_are_one_statement(encoder, decoder):
     torch.testing.assert_close(model.scores(states, turned), model.scores(states, TRIPLES))
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", DECODERS)
+@every_pair
 def test_contrast_scores_each_triple_and_each_corrupted_one(encoder, decoder):
     model, edges = model_of(encoder, decoder)
     states = model.encoder.states(edges)
@@ -113,8 +112,7 @@ def with_newcomers(model: Model, edges: Edges) -> States:
     return model.encoder.extend(model.encoder.states(edges), arrived)
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", DECODERS)
+@every_pair
 def test_own_answers_are_trained_vectors_and_newcomers_are_encoded(encoder, decoder):
     model, edges = model_of(encoder, decoder, own_answers=True)
     states = with_newcomers(model, edges)
@@ -126,8 +124,7 @@ def test_own_answers_are_trained_vectors_and_newcomers_are_encoded(encoder, deco
         torch.testing.assert_close(answers[SEEN:], model.encoder.plain(states, everyone[SEEN:]))
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", DECODERS)
+@every_pair
 def test_of_a_pair_the_newcomer_is_asked_about(encoder, decoder):
     model, edges = model_of(encoder, decoder, own_answers=True)
     states, new = with_newcomers(model, edges), SEEN
@@ -140,8 +137,7 @@ def test_of_a_pair_the_newcomer_is_asked_about(encoder, decoder):
         torch.testing.assert_close(scores[place], model.decoder.triples(of_head, torch.tensor([relation]), of_tail)[0])
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", DECODERS)
+@every_pair
 def test_contrast_with_all_scores_everyone_seen_as_a_tail(encoder, decoder):
     model, edges = model_of(encoder, decoder, own_answers=True)
     states = with_newcomers(model, edges)

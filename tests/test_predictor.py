@@ -21,7 +21,7 @@ import newcomer
 from conftest import complaint
 from newcomer.bundle import Bundle, Thresholds, read_bundle, write_bundle
 from newcomer.graph import InductiveDataset
-from newcomer.nn.encoders import ENCODERS
+from newcomer.nn.factory import ENCODERS
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best
 from newcomer.predictor.vectors import Embedder
@@ -30,7 +30,7 @@ from newcomer.training.calibrating import calibration_of
 from newcomer.training.evaluation_scorer import ModelWorldScorer, scorer_for
 from newcomer.training.fit import fit
 from nn_oracle import one_thread
-from training_world import citizen, lives, parts, settings, world
+from training_world import FOLDED, choosing, citizen, lives, parts, settings, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 Triple = tuple[str, str, str]
@@ -96,6 +96,8 @@ CASES = [
     *[(f"model.encoder={name}", "model.own_answers=true") for name in ("vn", "lan", "relational")],
     ("model.encoder=relational", "model.own_answers=true", *BLENDED),
     *[(f"model.encoder={name}", *BLENDED) for name in ("vn", "lan")],
+    FOLDED,
+    (*FOLDED, "model.decoder=complex", EVERY_KIND, *BLENDED),
     ("model.query_aware=no", "model.decoder=transe"),
     ("protocol=refreshed", EVERY_KIND, *BLENDED),
     ("protocol=refreshed", EVERY_KIND),
@@ -177,7 +179,7 @@ def test_removing_undoes_adding_to_the_bit(changes):
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_seen_entities_stay_as_they_are(encoder):
-    predictor = forgetful(f"model.encoder={encoder}")
+    predictor = forgetful(*choosing(encoder))
     known = [name for name in DATASET.entities if name in predictor]
     before = [predictor.embed(name, relation).tobytes() for name in known for relation in predictor.relations]
     scores = table(predictor, known, known).tobytes()

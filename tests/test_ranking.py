@@ -66,6 +66,30 @@ def frequencies(graph, relation: int) -> list[int]:
     return np.bincount(ends, minlength=ENTITIES).tolist()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_beside_the_rules_stands_what_is_plain_to_see(seed):
+    rng = np.random.default_rng(seed)
+    rows = random_rows(rng, ENTITIES, RELATIONS, 14)
+    facts, told = graph_of(rows, ENTITIES, RELATIONS), [row for row in rows if 0 not in row[::2]]  # 0 has just arrived
+    observed = graph_of(told, ENTITIES, RELATIONS)
+    rules = random_rules(rng, ENTITIES, RELATIONS, 40)
+    ranker = RuleRanker.build(rules, facts.adjacency, observed)
+    entities, relations = (ids.ravel().astype(np.int32) for ids in np.meshgrid(range(ENTITIES), range(2 * RELATIONS)))
+    evidence = ranker.evidence(entities, relations)
+    assert np.array_equal(evidence.scores, ranker.scores(entities, relations))
+    for place, (entity, relation) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
+        best = confidences(rules, entity, relation, facts)
+        known = known_ends(facts, entity, relation)
+        for one in range(ENTITIES):
+            linked = any({entity, one} == {h, t} for h, _, t in rows)
+            assert evidence.linked[place, one] == linked
+            assert evidence.frequency[place, one] == frequencies(observed, relation)[one]
+            assert evidence.unseen[place, one] == (not any(one in (h, t) for h, _, t in told))
+            if one not in known:
+                assert evidence.confidence[place, one] == pytest.approx(max(best.get(one, [0.0])))
+    assert evidence.unseen[:, 0].all() and not evidence.unseen.all() and evidence.linked.any()
+
+
 def test_noisy_or_is_one_minus_the_product_of_failures():
     rng = np.random.default_rng(0)
     graph = graph_of(random_rows(rng, ENTITIES, RELATIONS, 22), ENTITIES, RELATIONS)

@@ -10,7 +10,6 @@ import torch
 from conftest import complaint
 from newcomer.bundle import Bundle, read_bundle, write_bundle
 from newcomer.graph import Ids, InductiveDataset
-from newcomer.nn.encoders import ENCODERS
 from newcomer.nn.model import Model
 from newcomer.predictor import Predictor
 from newcomer.rules.neighbors import VirtualNeighbors
@@ -19,8 +18,8 @@ from newcomer.training.graph import TrainingGraph
 from newcomer.training.preparation import prepare
 from newcomer.training.restore import BESIDE, BLEND, LABELS, NEWCOMER_LABELS, load_model, weights_of, with_neighbors
 from newcomer.training.scorer import ModelScorer
-from nn_oracle import one_thread
-from training_world import settings, world
+from nn_oracle import ENCODER_DECODERS, one_thread
+from training_world import choosing, settings, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 DATASET = world()
@@ -41,10 +40,9 @@ def scores(model: Model, labels: torch.Tensor, graph: TrainingGraph, fitted: Fit
     return scorer.scores(asked // relations, asked % relations).tobytes()
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", ["distmult", "transe", "complex"])
+@pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
 def test_a_model_read_back_scores_exactly_as_the_fitted_one(tmp_path, encoder, decoder):
-    config = settings(f"model.encoder={encoder}", f"model.decoder={decoder}", "training.epochs=1", "rules.walks=200")
+    config = settings(*choosing(encoder), f"model.decoder={decoder}", "training.epochs=1", "rules.walks=200")
     fitted = fit(DATASET, config)
     model, labels, graph = load_model(stored(fitted, tmp_path / "m"))
     assert len(labels) > 0 and torch.equal(labels, fitted.labels) and not model.training

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from newcomer.graph import Graph, TripleArray
-from newcomer.nn.encoders import ENCODERS, LANEncoder, make_encoder
+from newcomer.nn.encoders import LANEncoder
+from newcomer.nn.factory import ENCODERS, make_encoder
 from newcomer.rules.neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
 from newcomer.rules.rule import RuleSet
 from newcomer.training.graph import TrainingGraph, build_training_graph

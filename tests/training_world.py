@@ -1,7 +1,7 @@
 """A small world to train on: people live in cities, cities lie in countries, and people are citizens of them."""
 
 from conftest import make_dataset
-from newcomer.config import Config, load_preset, with_overrides
+from newcomer.config import Config, with_overrides
 from newcomer.graph import InductiveDataset
 from newcomer.training.checkpoint import Figures, RunState
 from newcomer.training.fit import Fitted, Listener
@@ -17,8 +17,10 @@ SMALL = (
     "training.negatives=4",
     "training.lr=0.02",
     "training.epochs=4",
+    "training.patience=2",
     "training.validate_every=2",
     "training.validation_rate=50",
+    "rules.kinds=one,two,both",
     "rules.neighbor_min_support=2",
     "rules.walks=20",
 )
@@ -59,12 +61,23 @@ def world(**changes: list[Triple]) -> InductiveDataset:
     return make_dataset(**{**parts(), **changes})
 
 
-PAPER = ("model.encoder=vn", "model.layers=1", "model.residual=true", "model.own_answers=false")
+PAPER = (
+    "model.residual=true",
+    "training.loss=softmax",
+    "training.own_weight=1",
+    "training.newcomer_share=1",
+)
+FOLDED = ("model.encoder=foldin", "model.own_answers=true", "training.newcomer_share=0")
 
 
 def settings(*changes: str) -> Config:
-    """The blend of the preset `default` around the paper's encoder; others are asked for by name."""
-    return with_overrides(load_preset("default"), [*SMALL, *PAPER, *changes])
+    """The paper's encoder, small; others are asked for by name."""
+    return with_overrides(Config(preset="default"), [*SMALL, *PAPER, *changes])
+
+
+def choosing(encoder: str) -> tuple[str, ...]:
+    """The changes that ask for an encoder, with what it needs beside it."""
+    return FOLDED if encoder == "foldin" else (f"model.encoder={encoder}",)
 
 
 def weights(fitted: Fitted) -> dict[str, bytes]:

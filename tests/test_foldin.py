@@ -1,0 +1,318 @@
+"""Fold-in: a newcomer's vector is the one that explains its facts best, and each fact's part in it can be told."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from newcomer.nn.decoders import DECODERS, Decoder, make_decoder
+from newcomer.nn.encoders import States
+from newcomer.nn.factory import make_encoder
+from newcomer.nn.foldin import MOST_EXCESS, RIDGE, RIVALS, FoldInEncoder
+from newcomer.training.graph import TrainingGraph, build_training_graph
+from newcomer.training.loop import Trainer
+from nn_oracle import Edge, edges_of, most_likely, one_thread, random_edges, unlikeliness
+from rule_oracle import graph_of, random_rows
+from test_training import CPU, GRAPH, config_of, same, trained
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+DIM, RELATIONS, SEEN = 6, 3, 9
+ALONE: list[Edge] = [(0, 3, 1.0), (4, 1, 1.0), (1, 3, 1.0)]
+every_decoder = pytest.mark.parametrize("decoder", ["distmult", "complex"])
+
+
+def encoder_of(decoder: str = "complex", seed: int = 0, seen: int = SEEN, dim: int = DIM) -> FoldInEncoder:
+    generator = torch.Generator().manual_seed(seed)
+    encoder = make_encoder("foldin", seen, RELATIONS, dim, 0.0, generator).double()
+    assert isinstance(encoder, FoldInEncoder)
+    encoder.meet(make_decoder(decoder, RELATIONS, dim, generator).double())
+    with torch.no_grad():
+        encoder.vectors.copy_(torch.randn(seen, dim, generator=generator))
+    return encoder
+
+
+def decoder_of(encoder: FoldInEncoder) -> Decoder:
+    decoder: Decoder = encoder.__dict__["decoder"]
+    return decoder
+
+
+def arrived(encoder: FoldInEncoder, *newcomers: list[Edge]) -> States:
+    seen = encoder.states(edges_of([[] for _ in range(SEEN)], SEEN))
+    return encoder.extend(seen, edges_of(list(newcomers), SEEN + len(newcomers)))
+
+
+def vectors_of(encoder: FoldInEncoder, *newcomers: list[Edge]) -> Tensor:
+    return arrived(encoder, *newcomers).layers[0][SEEN:].detach()
+
+
+def random_facts(seed: int, count: int) -> list[Edge]:
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(2 * RELATIONS, size=count), rng.integers(SEEN, size=count), rng.uniform(0.1, 2, size=count)
+    return list(zip(*(column.tolist() for column in drawn), strict=True))
+
+
+# The vector ----------------------------------------------------------------------------------------------------------
+
+
+@every_decoder
+@pytest.mark.parametrize("count", [1, 3, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_vector_is_the_minimum_of_the_written_formula(decoder, count, seed):
+    encoder, facts = encoder_of(decoder, seed), random_facts(seed, count)
+    known = encoder.vectors.detach()
+    found = vectors_of(encoder, facts)[0]
+    best = most_likely(encoder, decoder_of(encoder), known, facts)
+    start, reached, least = (
+        float(unlikeliness(encoder, decoder_of(encoder), known, facts, vector).detach())
+        for vector in (torch.zeros_like(best), found, best)
+    )
+    assert least - 1e-9 <= reached <= least + 1e-3 * (start - least), "all but a thousandth of the way down"
+    assert float((found - best).norm()) < 0.05 * float(best.norm())
+
+
+def test_so_it_is_with_as_many_numbers_and_rivals_as_in_use():
+    generator = torch.Generator().manual_seed(0)
+    encoder = encoder_of(seen=600, dim=200).float()
+    encoder.meet(make_decoder("complex", RELATIONS, 200, generator))
+    with torch.no_grad():
+        encoder.vectors.mul_(0.35)
+        decoder_of(encoder).vectors.copy_(torch.randn(RELATIONS, 200, generator=generator) * 0.35)
+    encoder.draw_rivals(torch.arange(600), generator)
+    relations, columns = torch.randint(6, (12,), generator=generator).sort().values, torch.arange(12) * 40
+    facts = encoder.facts(relations, encoder.vectors.detach(), columns, torch.ones(12))
+    found = encoder.solve(facts).requires_grad_()
+    candidates, excess = encoder._candidates(facts)
+
+    def cost(vector: Tensor) -> Tensor:
+        asked = decoder_of(encoder).asked(vector.expand_as(facts.relations), facts.relations)
+        total = torch.logsumexp(asked @ candidates.T + excess, dim=1) @ facts.weights
+        return total - (asked * facts.tails).sum() + RIDGE * vector.square().sum()
+
+    (slope,) = torch.autograd.grad(cost(found), found)
+    fall = float((cost(torch.zeros_like(found)) - cost(found)).detach())
+    # Of a cost that bends by 2 * RIDGE at least, the minimum is at most so far below.
+    assert float(slope.square().sum()) / (4 * RIDGE) < 0.01 * fall
+
+
+def test_without_any_fact_the_vector_is_nothing():
+    encoder = encoder_of()
+    assert not vectors_of(encoder, [], [(0, 3, 0.0)]).any()
+    assert vectors_of(encoder, ALONE).any()
+
+
+def test_a_relation_that_says_nothing_leaves_the_vector_at_nothing():
+    encoder = encoder_of()
+    with torch.no_grad():
+        decoder_of(encoder).vectors[2] = 0.0
+    found = vectors_of(encoder, [(2, 3, 1.0), (5, 1, 1.0)], ALONE, [*ALONE, (2, 3, 1.0)])
+    assert not found[0].any() and bool(torch.isfinite(found).all())
+    torch.testing.assert_close(found[1], found[2], atol=1e-3, rtol=1e-3)
+
+
+def test_weights_count():
+    encoder = encoder_of()
+    twice, double = vectors_of(encoder, [*ALONE, ALONE[0]], [(0, 3, 2.0), *ALONE[1:]])
+    assert torch.equal(twice, double)
+    hidden, without, once = vectors_of(encoder, [*ALONE, (2, 5, 0.0)], ALONE, [*ALONE, (2, 5, 1.0)])
+    assert torch.equal(hidden, without) and not torch.allclose(without, once)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_neither_the_order_of_facts_nor_other_newcomers_change_a_bit(dtype):
+    encoder = encoder_of().to(dtype)
+    decoder_of(encoder).to(dtype)
+    facts = random_facts(3, 12)
+
+    def found(place: int, *newcomers: list[Edge]) -> Tensor:
+        seen = encoder.states(edges_of([[] for _ in range(SEEN)], SEEN, dtype))
+        states = encoder.extend(seen, edges_of(list(newcomers), SEEN + len(newcomers), dtype))
+        assert torch.equal(states.layers[0][:SEEN], encoder.vectors)
+        return states.layers[0][SEEN + place]
+
+    alone = found(0, facts)
+    assert torch.equal(found(0, facts[::-1]), alone)
+    assert torch.equal(found(2, ALONE, [], facts, [(2, SEEN, 1.0)]), alone)
+
+
+def test_newcomers_hear_of_those_whom_someone_seen_told_of():
+    encoder = encoder_of()
+    alone = vectors_of(encoder, ALONE, [(1, 2, 1.0)])
+    lists = [
+        [*ALONE, (2, SEEN + 1, 1.0)],  # tied to the next, who is told of
+        [(1, 2, 1.0), (5, SEEN, 1.0)],
+        [(0, SEEN, 0.5)],  # knows a newcomer only
+        [(0, SEEN + 2, 1.0)],  # knows only someone of whom nobody seen tells
+        [*ALONE, (0, SEEN + 3, 1.0)],
+    ]
+    found = vectors_of(encoder, *lists)
+    known = torch.cat([encoder.vectors.detach(), alone])  # all are heard of as seen entities alone would have it
+    for place in (0, 1, 2):
+        best = most_likely(encoder, decoder_of(encoder), known, lists[place])
+        torch.testing.assert_close(found[place], best, atol=0.02, rtol=0)
+        assert place == 2 or not torch.allclose(found[place], alone[place], atol=0.05)
+    assert not found[3].any()
+    assert torch.equal(found[4], alone[0])
+
+
+# Each fact's part ----------------------------------------------------------------------------------------------------
+
+
+@every_decoder
+@pytest.mark.parametrize("seed", range(3))
+def test_the_vector_is_what_its_facts_pull_it_to(decoder, seed):
+    encoder, facts = encoder_of(decoder, seed), random_facts(seed, 8)
+    known = encoder.vectors.detach()
+    best = most_likely(encoder, decoder_of(encoder), known, facts)
+    relations, columns = (torch.tensor(ids) for ids in list(zip(*facts, strict=True))[:2])
+    weights = torch.tensor([weight for *_, weight in facts], dtype=torch.float64)
+    pulls = encoder.pulls(best, relations, known[columns], encoder.facts(relations, known, columns, weights))
+    torch.testing.assert_close(2 * RIDGE * best, weights @ pulls, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_shares_are_those_of_the_pulls_along_the_query(seed):
+    encoder, facts = encoder_of(seed=seed), [*random_facts(seed, 7), (1, 4, 0.0)]
+    states = arrived(encoder, facts, [])
+    known = encoder.vectors.detach()
+    vector = states.layers[0][SEEN].detach()
+    heard = facts[:-1]
+    for query in range(2 * RELATIONS):
+        shares = encoder.weighing(states, torch.tensor([SEEN]), torch.tensor([query]))
+        assert float(shares.sum()) == pytest.approx(1) and float(shares.min()) >= 0 and shares[-1] == 0
+        asked = decoder_of(encoder).asked(vector[None], decoder_of(encoder).relation_vectors(torch.tensor([query])))[0]
+        expected = []
+        for relation, neighbor, weight in heard:
+            place = vector.clone().requires_grad_()
+            (pull,) = torch.autograd.grad(-part_of(encoder, known, heard, (relation, neighbor, weight), place), place)
+            seen_so = decoder_of(encoder).asked(pull[None], decoder_of(encoder).relation_vectors(torch.tensor([query])))
+            expected.append(max(0.0, float((seen_so[0] @ asked).detach())))
+        total = sum(expected)
+        assert shares[:-1].tolist() == pytest.approx([one / total for one in expected], abs=1e-6)
+    nobody = encoder.weighing(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
+    assert nobody.shape == (0,)
+
+
+def part_of(encoder: FoldInEncoder, known: Tensor, heard: list[Edge], fact: Edge, vector: Tensor) -> Tensor:
+    """What one fact adds to the cost, where the others are neighbours."""
+    silent = {neighbor: (fact[0], neighbor, 0.0) for _, neighbor, _ in heard}
+    total = unlikeliness(encoder, decoder_of(encoder), known, [fact, *silent.values()], vector)
+    return total - RIDGE * vector.square().sum()
+
+
+# Rivals --------------------------------------------------------------------------------------------------------------
+
+
+def test_where_few_are_seen_all_are_rivals_as_they_are():
+    encoder = encoder_of()
+    encoder.draw_rivals(torch.arange(SEEN), torch.Generator().manual_seed(0))
+    assert encoder.rivals.tolist() == list(range(SEEN)) and not encoder.excess.any()
+
+
+def test_the_seed_draws_the_rivals_and_busy_ones_rather():
+    drawn, degrees = [], torch.cat([torch.zeros(2000), torch.full((500,), 99.0)])
+    for seed in (0, 0, 1):
+        encoder = encoder_of(seen=2500, dim=2)
+        encoder.draw_rivals(degrees, torch.Generator().manual_seed(seed))
+        assert len(set(encoder.rivals.tolist())) == RIVALS
+        drawn.append((encoder.rivals.tolist(), encoder.excess.tolist()))
+    assert drawn[0] == drawn[1] != drawn[2]
+    busy = sum(entity >= 2000 for entity in drawn[0][0])
+    assert busy / 500 > 3 * (RIVALS - busy) / 2000
+    assert max(drawn[0][1]) <= math.log(2500 / RIVALS) + MOST_EXCESS + 1e-9
+
+
+def test_rivals_stand_for_everyone():
+    """Each counts as much as it was unlikely: so the sum over rivals is near that over all, whoever is drawn."""
+    size = 6000
+    encoder = encoder_of(seen=size, dim=2)
+    generator = torch.Generator().manual_seed(3)
+    degrees = torch.randint(30, (size,), generator=generator)
+    scores = torch.randn(size, generator=generator, dtype=torch.float64) + 0.3 * torch.log1p(degrees.double())
+    ratios = []
+    for seed in range(200):
+        encoder.draw_rivals(degrees, torch.Generator().manual_seed(seed))
+        ratios.append(float(torch.exp(scores[encoder.rivals] + encoder.excess).sum() / torch.exp(scores).sum()))
+    # One draw has a standard deviation of about 0.06. They are drawn without being put back, so that busy ones are a
+    # little rarer than their share says; that costs no more than a few in a hundred.
+    assert np.std(ratios) < 0.1 and abs(np.mean(ratios) - 1) < 0.04
+
+
+# In training ---------------------------------------------------------------------------------------------------------
+
+
+def unheard_of() -> TrainingGraph:
+    """A graph that has a relation nobody told of."""
+    rows = random_rows(np.random.default_rng(0), 12, RELATIONS - 1, 30)
+    return build_training_graph(graph_of(rows, 12, RELATIONS), 12, None, CPU)
+
+
+@every_decoder
+def test_a_relation_nobody_told_of_says_nothing(decoder):
+    trainer = Trainer(config_of("foldin", decoder, labels="none"), unheard_of(), CPU)
+    vectors = trainer.model.decoder.vectors
+    assert not vectors[-1].any() and bool(vectors[:-1].any(dim=1).all())
+    trainer.epoch(0)
+    assert not vectors[-1].any()
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adagrad"])
+def test_a_run_goes_on_with_its_optimiser_to_the_bit(optimiser):
+    config = config_of("foldin", "complex", optimiser=optimiser, n3=0.05, l2=0.0, grad_clip=0.0, loss="softmax")
+    stopped, file = trained(config, epochs=2), io.BytesIO()
+    assert type(stopped.optimiser).__name__.lower() == optimiser
+    torch.save([stopped.model.state_dict(), stopped.optimiser.state_dict(), stopped.labels], file)
+    resumed = Trainer(config, GRAPH, CPU)
+    file.seek(0)
+    model, state, resumed.labels = torch.load(file, weights_only=True)
+    resumed.model.load_state_dict(model)
+    resumed.optimiser.load_state_dict(state)
+    resumed.epoch(2)
+    assert same(trained(config, epochs=3), resumed)
+    forgetful = Trainer(config, GRAPH, CPU)
+    forgetful.model.load_state_dict(model)
+    forgetful.labels = resumed.labels
+    forgetful.epoch(2)
+    assert not same(forgetful, resumed), "what the optimiser remembers matters"
+
+
+@pytest.mark.parametrize("n3", [0.0, 0.5])
+@pytest.mark.parametrize("l2", [0.0, 0.25])
+def test_large_numbers_cost_their_squares_and_cubes(n3, l2):
+    trainer = trained(config_of("foldin", "distmult", n3=n3, l2=l2), epochs=0)
+    triples = GRAPH.facts[:5]
+    along = trainer.model.decoder.relation_vectors(triples[:, 1])
+    rows = [trainer.model.encoder.vectors[e].tolist() for h, _, t in triples.tolist() for e in (h, t)]
+    squares, cubes = (sum(abs(x) ** power for row in rows for x in row) for power in (2, 3))
+    of_relations = [sum(abs(x) ** power for row in along.tolist() for x in row) for power in (2, 3)]
+    expected = l2 * (squares / (10 * 8) + of_relations[0] / 5) + n3 * (cubes + of_relations[1]) / 5
+    assert trainer._penalty(triples, along).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_cubes_of_complex_numbers_are_those_of_their_sizes():
+    vectors = torch.tensor([[3.0, 0.0, 4.0, -2.0]])  # 3 + 4i and -2i
+    assert DECODERS["complex"].cubes(vectors).tolist() == pytest.approx([5.0**3 + 2.0**3])
+    assert DECODERS["distmult"].cubes(vectors).tolist() == pytest.approx([27.0 + 64.0 + 8.0])
+    origin = torch.zeros(1, 4, requires_grad=True)
+    DECODERS["complex"].cubes(origin).sum().backward()
+    assert origin.grad is not None and bool(torch.isfinite(origin.grad).all())
+
+
+def test_a_decoder_whose_scores_are_not_linear_is_refused():
+    encoder = make_encoder("foldin", SEEN, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0))
+    with pytest.raises(TypeError, match="only scores that are linear"):
+        encoder.meet(make_decoder("transe", RELATIONS, DIM, torch.Generator().manual_seed(0)))
+
+
+def test_the_decoder_stays_in_other_hands():
+    encoder = encoder_of()
+    assert {name for name, _ in encoder.named_parameters()} == {"vectors"}
+    assert set(encoder.state_dict()) == {"vectors", "rivals", "excess"}
+
+
+def test_seen_entities_know_nothing_of_their_edges():
+    encoder = encoder_of()
+    states = encoder.states(random_edges(0, SEEN, SEEN))
+    assert torch.equal(encoder.embed(states, torch.arange(SEEN), torch.zeros(SEEN).long()), encoder.vectors)
