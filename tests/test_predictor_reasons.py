@@ -8,7 +8,7 @@ import torch
 
 from newcomer.predictor import Predictor
 from newcomer.predictor.answers import Grounding
-from newcomer.predictor.reasons import Query
+from newcomer.predictor.reasons import Query, in_order
 from newcomer.predictor.walks import Walks
 from nn_oracle import one_thread
 from test_predictor import ATLANTIS, BLENDED, DATASET, forgetful, model, trained
@@ -116,3 +116,11 @@ def test_reasons_are_those_of_the_time_of_the_question():
     answer = next(a for a in predictor.tails("Atlantis", "citizen_of", k=40) if a.entity == "land1")
     predictor.remove("Atlantis")
     assert len(answer.because) > 0 and answer.because.weighed
+
+
+def test_of_reasons_that_read_alike_in_strength_the_shorter_goes_first():
+    fact = ("a", "r", "b")
+    long = Grounding("long", 0.563, 100, (fact, fact, fact))
+    short = Grounding("short", 0.558, 5, (fact, fact))
+    strong = Grounding("strong", 0.9, 2, (fact, fact, fact))
+    assert in_order([long, short, strong]) == (strong, short, long)

@@ -189,7 +189,12 @@ def groundings_of(
 
 def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
     """Groundings strongest first."""
-    return tuple(sorted(found, key=lambda one: (-one.confidence, -one.support, one.rule, one.premises)))
+
+    def key(one: Grounding) -> tuple[float, int, float, int, str, tuple[Triple, ...]]:
+        # Of reasons that read alike in strength the shorter one is the better told.
+        return -round(one.confidence, 2), len(one.premises), -one.confidence, -one.support, one.rule, one.premises
+
+    return tuple(sorted(found, key=key))
 
 
 def _those(
