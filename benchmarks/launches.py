@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -48,11 +49,11 @@ SEVERAL = {"sort", "argsort", "unique", "_unique2", "nonzero", "embedding_dense_
 WAITS = {"_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "masked_select", "bincount", "equal"}
 
 
-class Launches(TorchDispatchMode):
+class Launches(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what runs inside."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.kinds: Counter[str] = Counter()
         self.lines: Counter[str] = Counter()
         self.waits: Counter[str] = Counter()
@@ -78,10 +79,10 @@ def waits(name: str, args: Any, kwargs: Any) -> bool:
 
 def current_line() -> str:
     """The line of the package at work: of the forward pass, for an operation of the backward pass."""
-    node = torch._C._current_autograd_node()
+    node: Any = torch._C._current_autograd_node()
     if node is not None:
         return "backward of " + (forward_line(node) or node.name())
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.startswith(SOURCES):
             return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
@@ -129,7 +130,8 @@ def counted(graph: TrainingGraph, config: Config) -> Launches:
     with as_on_a_gpu():
         for number in range(2):
             trainer._step(*batches[number % len(batches)], generator)
-        with torch.autograd.set_detect_anomaly(True, check_nan=False), Launches() as launches:
+        launches = Launches()
+        with torch.autograd.set_detect_anomaly(True, check_nan=False), launches:
             for number in range(STEPS):
                 trainer._step(*batches[number % len(batches)], generator)
     return launches
