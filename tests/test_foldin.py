@@ -8,10 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
+import newcomer
+from newcomer.bundle import write_bundle
+from newcomer.config import load_preset, with_overrides
+from newcomer.data import load_dataset
 from newcomer.nn.decoders import DECODERS, Decoder, make_decoder
 from newcomer.nn.encoders import States
 from newcomer.nn.factory import make_encoder
 from newcomer.nn.foldin import MOST_EXCESS, RIDGE, RIVALS, FoldInEncoder
+from newcomer.training.fit import fit
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.loop import Trainer
 from nn_oracle import Edge, edges_of, most_likely, one_thread, random_edges, unlikeliness
@@ -316,3 +321,18 @@ def test_seen_entities_know_nothing_of_their_edges():
     encoder = encoder_of()
     states = encoder.states(random_edges(0, SEEN, SEEN))
     assert torch.equal(encoder.embed(states, torch.arange(SEEN), torch.zeros(SEEN).long()), encoder.vectors)
+
+
+def test_stored_newcomers_are_not_solved_for_again_when_a_model_is_loaded(tmp_path, monkeypatch):
+    config = with_overrides(load_preset("default"), ["training.epochs=1", "training.batches=5", "model.dim=8"])
+    data = load_dataset("sample")
+    bundle = fit(data, config).bundle(data)
+    write_bundle(tmp_path / "model", bundle)
+    name = data.entities.names_of(data.newcomers[:1])[0]
+    expected = bundle.weights["newcomer_vectors"][0]
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("solved for again")
+
+    monkeypatch.setattr(FoldInEncoder, "solve", refuse)
+    assert np.array_equal(newcomer.load(tmp_path / "model").embed(name), expected)

@@ -16,7 +16,16 @@ from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.graph import TrainingGraph
 from newcomer.training.preparation import prepare
-from newcomer.training.restore import BESIDE, BLEND, LABELS, NEWCOMER_LABELS, load_model, weights_of, with_neighbors
+from newcomer.training.restore import (
+    BESIDE,
+    BLEND,
+    LABELS,
+    NEWCOMER_LABELS,
+    NEWCOMER_VECTORS,
+    load_model,
+    weights_of,
+    with_neighbors,
+)
 from newcomer.training.scorer import ModelScorer
 from nn_oracle import ENCODER_DECODERS, one_thread
 from training_world import choosing, settings, world
@@ -121,7 +130,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path):
 def test_weights_that_do_not_fit_are_refused(tmp_path):
     fitted = fit(DATASET, settings("training.epochs=1"))
     bundle = stored(fitted, tmp_path / "m")
-    assert set(weights_of(fitted.model, fitted.labels)) | set(BESIDE) - {BLEND} == set(bundle.weights)
+    assert set(weights_of(fitted.model, fitted.labels)) | set(BESIDE) - {BLEND, NEWCOMER_VECTORS} == set(bundle.weights)
     fewer = {name: value for name, value in bundle.weights.items() if name != LABELS}
     assert "has labels for 0 virtual triples" in str(complaint(load_model, replace(bundle, weights=fewer)))
     short = {**bundle.weights, NEWCOMER_LABELS: bundle.weights[NEWCOMER_LABELS][:-1]}

@@ -30,6 +30,7 @@ from newcomer.training.restore import (
     BLEND,
     NEWCOMER_LABELS,
     NEWCOMER_SUPPORT,
+    NEWCOMER_VECTORS,
     SUPPORT,
     beside,
     load_model,
@@ -150,8 +151,12 @@ class Mind:
             virtual = self.walks.ground(group, threads)
             arrival = self.embedder.arrive(group, virtual)
         else:
-            told = (beside(bundle, name, self.device, len(virtual)) for name in (NEWCOMER_LABELS, NEWCOMER_SUPPORT))
-            arrival = self.embedder.arrive(group, virtual, *told)
+            labels = beside(bundle, NEWCOMER_LABELS, self.device, len(virtual))
+            support = beside(bundle, NEWCOMER_SUPPORT, self.device, len(virtual))
+            vectors = beside(bundle, NEWCOMER_VECTORS, self.device)
+            if vectors is not None:
+                vectors = vectors[self._ids((group.ids - self.names.num_seen).tolist())]
+            arrival = self.embedder.arrive(group, virtual, labels, support, vectors)
         return State(self.names, Book(Facts(stored, {})), Seats(FirstSeats(arrival), {}))
 
     def added(self, state: State, facts: Iterable[Fact]) -> State:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
-from newcomer.nn.encoders import MeanEncoder, States, VNEncoder
+from newcomer.nn.encoders import MeanEncoder, States, VNEncoder, join_edges
 from newcomer.nn.layers import SLOPE, Edges, QueryLayer, row_products
 from newcomer.nn.model import Model
 from newcomer.nn.soft_labels import soft_labels
@@ -189,8 +189,9 @@ class Embedder:
         virtual: VirtualNeighbors | None,
         labels: Tensor | None = None,
         support: Tensor | None = None,
+        vectors: Tensor | None = None,
     ) -> Arrival:
-        """Encode newcomers by their facts; then, where these make rules infer more, by both.
+        """Encode newcomers by their facts (or as it is known); then, where these make rules infer more, by both.
 
         Where the labels (and the support of rules, if that is needed) are known, nobody looks at premises.
         """
@@ -205,7 +206,7 @@ class Embedder:
         graph = self._space(group, near, used)
         places = torch.from_numpy(near.astype(np.int64)).to(self.device)
         with torch.no_grad():
-            labels, states = self._labelled(places, graph, labels)
+            labels, states = self._labelled(places, graph, labels, vectors)
             added = self._added(cast(Model, _Ends(self, places)), states, graph, support) if self.constrained else None
         return Arrival(group, places, states, graph, virtual, labels, added)
 
@@ -227,12 +228,14 @@ class Embedder:
         moved = replace(virtual, triples=placed(virtual.triples), premises=premises)
         return build_training_graph(facts, len(ids), moved, self.device)
 
-    def _labelled(self, near: Tensor, graph: TrainingGraph, labels: Tensor | None) -> tuple[Tensor, States]:
+    def _labelled(
+        self, near: Tensor, graph: TrainingGraph, labels: Tensor | None, vectors: Tensor | None
+    ) -> tuple[Tensor, States]:
         """The labels of an arrival's virtual triples, where they are not known yet, and the newcomers embedded."""
         if labels is not None and self.encoder.hears_virtual:
             return labels, self._extended(near, graph, self._weights(graph, labels))
         silent = torch.zeros(len(graph.virtual), device=self.device)
-        alone = self._extended(near, graph, self._weights(graph, silent))
+        alone = self._extended(near, graph, self._weights(graph, silent), vectors)
         if labels is None:
             labels = self._believed(near, graph, alone)
         if not (self.encoder.hears_virtual and bool(labels.any())):
@@ -256,7 +259,7 @@ class Embedder:
         """A weight a triple: facts are certain."""
         return torch.cat([torch.ones(len(graph.facts), device=self.device), labels])
 
-    def _extended(self, near: Tensor, graph: TrainingGraph, weights: Tensor) -> States:
+    def _extended(self, near: Tensor, graph: TrainingGraph, weights: Tensor, vectors: Tensor | None = None) -> States:
         """The newcomers beside seen entities whose own edges nobody needs here."""
         nothing = near.new_empty(0)
         no_rows = Rows(near.new_zeros(len(near) + 1), nothing, graph.num_entities)
@@ -264,7 +267,11 @@ class Embedder:
         seen = States(layers, Edges(no_rows, nothing, weights[:0]), near)
         edges = graph.edges(weights)
         rows, entries = edges.rows.pick(torch.arange(len(near), graph.num_entities, device=self.device))
-        return self.encoder.extend(seen, Edges(rows, edges.relations[entries], edges.weights[entries]))
+        of_newcomers = Edges(rows, edges.relations[entries], edges.weights[entries])
+        if vectors is None:
+            return self.encoder.extend(seen, of_newcomers)
+        together = (torch.cat([layers[0], vectors]),)
+        return States(together, join_edges(seen.edges, of_newcomers), near, len(vectors))
 
 
 class _Ends:

@@ -32,8 +32,8 @@ from newcomer.training.preparation import ground, ground_seen, limits_of, seen_c
 from newcomer.training.scorer import ModelScorer, rule_support, virtual_labels
 
 LABELS, BLEND, SUPPORT = "labels", "blend", "support"
-NEWCOMER_LABELS, NEWCOMER_SUPPORT = "newcomer_labels", "newcomer_support"
-BESIDE = (LABELS, BLEND, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT)
+NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS = "newcomer_labels", "newcomer_support", "newcomer_vectors"
+BESIDE = (LABELS, BLEND, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS)
 
 
 def weights_of(model: Model, labels: Tensor, blend: npt.NDArray[np.float32] | None = None) -> Weights:
@@ -83,6 +83,8 @@ def inferred_by(
         newcomers = build_training_graph(dataset.auxiliary, len(dataset.entities), arrived, labels.device)
         every = _every(newcomers)
         found[NEWCOMER_LABELS] = virtual_labels(model, by_facts, newcomers, every, *options)
+        if not model.encoder.hears_virtual:  # then this is who they are, and solving for all of them takes its time
+            found[NEWCOMER_VECTORS] = by_facts.layers[0][graph.num_entities :]
         if scores_labels:
             found[NEWCOMER_SUPPORT] = rule_support(model, scorer(arrived).states, newcomers, every)
     chosen = limits_of(config.rules).chosen(rules)
