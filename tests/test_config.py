@@ -275,7 +275,11 @@ def test_values_are_checked_however_a_config_is_made():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (["model.decoder=transe"], "model.decoder is transe, but the encoder foldin needs distmult or complex"),
+        (
+            ["model.decoder=transe"],
+            "model.decoder is transe, but the encoder foldin needs distmult or complex; change either, or take "
+            "--preset paper-fb15k",
+        ),
         (["model.own_answers=no"], "model.own_answers is false, but must be true for the encoder foldin"),
         (
             ["training.newcomer_share=0.5"],

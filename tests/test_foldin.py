@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,13 +10,15 @@ import torch
 from torch import Tensor
 
 import newcomer
-from newcomer.bundle import write_bundle
+from newcomer.bundle import read_bundle, write_bundle
 from newcomer.config import load_preset, with_overrides
 from newcomer.data import load_dataset
+from newcomer.errors import DatasetError
 from newcomer.nn.decoders import DECODERS, Decoder, make_decoder
 from newcomer.nn.encoders import States
 from newcomer.nn.factory import make_encoder
 from newcomer.nn.foldin import MOST_EXCESS, RIDGE, RIVALS, FoldInEncoder
+from newcomer.predictor import Predictor
 from newcomer.training.fit import fit
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.loop import Trainer
@@ -336,3 +339,7 @@ def test_stored_newcomers_are_not_solved_for_again_when_a_model_is_loaded(tmp_pa
 
     monkeypatch.setattr(FoldInEncoder, "solve", refuse)
     assert np.array_equal(newcomer.load(tmp_path / "model").embed(name), expected)
+    stored = read_bundle(tmp_path / "model")
+    short = {**stored.weights, "newcomer_vectors": stored.weights["newcomer_vectors"][1:]}
+    with pytest.raises(DatasetError, match="has newcomer_vectors of 292 x 8, not 293 x 8; train it again"):
+        Predictor(replace(stored, weights=short))

@@ -130,7 +130,10 @@ class ModelConfig(_Settings):
         if self.decoder == "complex" and self.dim % 2:
             raise OptionError(f"model.dim is {self.dim}, but must be even for the decoder complex")
         if self.encoder == "foldin" and self.decoder == "transe":
-            raise OptionError("model.decoder is transe, but the encoder foldin needs distmult or complex")
+            raise OptionError(
+                "model.decoder is transe, but the encoder foldin needs distmult or complex; change either, or take "
+                "--preset paper-fb15k"
+            )
         if self.encoder == "foldin" and not self.own_answers:
             raise OptionError("model.own_answers is false, but must be true for the encoder foldin")
 

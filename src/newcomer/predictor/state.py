@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from newcomer.bundle import Bundle
-from newcomer.errors import OptionError, shown
+from newcomer.errors import DatasetError, OptionError, shown
 from newcomer.graph import UNKNOWN, Mask
 from newcomer.predictor.book import Book, Fact, Facts, Group, Names, Stored, Triple
 from newcomer.predictor.seats import FirstSeats, Seat, Seats, seats_of
@@ -153,11 +153,21 @@ class Mind:
         else:
             labels = beside(bundle, NEWCOMER_LABELS, self.device, len(virtual))
             support = beside(bundle, NEWCOMER_SUPPORT, self.device, len(virtual))
-            vectors = beside(bundle, NEWCOMER_VECTORS, self.device)
-            if vectors is not None:
-                vectors = vectors[self._ids((group.ids - self.names.num_seen).tolist())]
+            vectors = self._solved(bundle, group)
             arrival = self.embedder.arrive(group, virtual, labels, support, vectors)
         return State(self.names, Book(Facts(stored, {})), Seats(FirstSeats(arrival), {}))
+
+    def _solved(self, bundle: Bundle, group: Group) -> Tensor | None:
+        """(newcomers, d): the stored newcomers as they were solved for when the model was written, if they were."""
+        vectors, seen = beside(bundle, NEWCOMER_VECTORS, self.device), self.names.num_seen
+        if vectors is None:
+            return None
+        expected = len(self.names.entities) - seen, self.embedder.states.layers[0].shape[1]
+        if vectors.shape != expected:
+            shape = " x ".join(map(str, vectors.shape))
+            wanted = f"{expected[0]} x {expected[1]}"
+            raise DatasetError(f"the model has {NEWCOMER_VECTORS} of {shape}, not {wanted}; train it again")
+        return vectors[self._ids((group.ids - seen).tolist())]
 
     def added(self, state: State, facts: Iterable[Fact]) -> State:
         """The state with more facts."""
