@@ -54,8 +54,10 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (Trainer, "_questions", "drawing facts and negatives"),
     (Trainer, "_without", "hiding facts, edges"),
     (TrainingGraph, "edges", "hiding facts, edges"),
+    (Trainer, "_practise", "choosing who practises"),
     (VNEncoder, "states", "structure layers"),
-    (Trainer, "_practise", "structure layers of practice newcomers"),
+    (VNEncoder, "extend", "structure layers of practice newcomers"),
+    (VNEncoder, "together", "structure layers, both at once"),
     (loop, "soft_labels", LABELS),
     (VNEncoder, "embed", "query layer"),
     (Trainer, "_virtual_loss", "decoder and loss"),
@@ -123,13 +125,14 @@ def watched(watch: Stopwatch) -> Iterator[None]:
     with ExitStack() as patches:
         for owner, name, part in PARTS:
             patches.enter_context(mock.patch.object(owner, name, watch.wrapped(getattr(owner, name), part)))
-        for name, method in _sums(watch).items():
-            patches.enter_context(mock.patch.object(sparse._WeightedSum, name, staticmethod(method)))
+        for kind in (sparse._WeightedSum, sparse._LookedUpSum):
+            for name, method in _sums(watch, kind).items():
+                patches.enter_context(mock.patch.object(kind, name, staticmethod(method)))
         yield
 
 
-def _sums(watch: Stopwatch) -> dict[str, Callable[..., Any]]:
-    forwards, backwards = (inspect.unwrap(getattr(sparse._WeightedSum, name)) for name in ("forward", "backward"))
+def _sums(watch: Stopwatch, kind: type) -> dict[str, Callable[..., Any]]:
+    forwards, backwards = (inspect.unwrap(getattr(kind, name)) for name in ("forward", "backward"))
 
     def forward(ctx: Any, *arguments: Any) -> Any:
         ctx.part = watch.current

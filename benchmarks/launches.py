@@ -31,7 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bench_training import CPU, PRESET
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
-from newcomer.nn import sparse
+from newcomer.nn import encoders, sparse
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.loop import Trainer
 from newcomer.training.preparation import prepare
@@ -107,6 +107,7 @@ def as_on_a_gpu() -> Iterator[None]:
         stack.enter_context(mock.patch.object(functional, "dropout", fused_dropout))
         stack.enter_context(mock.patch.object(sparse, "_product", sparse.summed_by_blocks))
         stack.enter_context(mock.patch.object(sparse, "_sampled_products", sparse.sampled_by_bags))
+        stack.enter_context(mock.patch.object(encoders, "one_pass_pays", lambda _: True))
         stack.enter_context(mock.patch.object(torch.nn.utils.clip_grad, "_has_foreach_support", lambda *_: True))
         yield
 

@@ -1,10 +1,13 @@
 """Contracts that every encoder keeps, and each one against a loop written from its formula."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from conftest import complaint
+from newcomer.nn import encoders
 from newcomer.nn.decoders import make_decoder
 from newcomer.nn.encoders import Encoder, LANEncoder, NeighborEncoder, States, join_edges
 from newcomer.nn.factory import ENCODERS, make_encoder
@@ -246,6 +249,23 @@ def test_joined_edges_are_the_rows_of_both():
     joined = join_edges(first, second)
     assert lists_of(joined) == lists_of(first) + lists_of(second)
     assert joined.rows.width == SEEN + 3
+
+
+@pytest.mark.parametrize("kind", [kind for kind, (name, _) in KINDS.items() if name == "vn"])
+def test_seen_and_newcomers_in_one_pass_are_as_one_after_the_other(kind, monkeypatch):
+    edges, arriving = random_edges(0), random_edges(1, 3, SEEN)
+    arriving = replace(arriving, rows=arriving.rows.widened(SEEN + 3))
+    encoder = encoder_of(kind)
+    vectors, alphas = encoder.vectors, [layer.alpha for layer in encoder.structure]
+    found = []
+    for pays in (False, True):
+        monkeypatch.setattr(encoders, "one_pass_pays", lambda _, pays=pays: pays)
+        states = encoder.together(edges, arriving)
+        embedded = encoder.embed(states, torch.arange(SEEN + 3), torch.arange(SEEN + 3) % (2 * RELATIONS))
+        found.append((*states.layers, embedded, *torch.autograd.grad(embedded.square().sum(), [vectors, *alphas])))
+        assert states.newcomers == 3 and lists_of(states.edges) == lists_of(edges) + lists_of(arriving)
+    for apart, at_once in zip(*found, strict=True):
+        torch.testing.assert_close(at_once, apart)
 
 
 def test_an_unknown_encoder_is_named_with_those_there_are():

@@ -20,6 +20,7 @@ from newcomer.tasks.link_prediction import evaluate
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.loop import Trainer, build_model, choice_entropy, cross_entropy
 from newcomer.training.scorer import ModelScorer, lifted, virtual_labels
+from newcomer.training.view import whole
 from nn_oracle import ENCODER_DECODERS, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
 
@@ -189,8 +190,9 @@ def test_questions_are_the_facts_or_their_inverses():
 def test_a_share_of_the_heads_is_asked_about_as_newcomers(share):
     trainer = trained(config_of(newcomer_share=share, dropout=0.0), epochs=0)
     triples = GRAPH.facts
-    states = trainer.model.encoder.states(GRAPH.edges(trainer._weights(trainer.labels)))
-    practised, asked, arriving = trainer._practise(states, triples, torch.Generator().manual_seed(0))
+    view = whole(GRAPH, trainer._weights(trainer.labels))
+    states = trainer.model.encoder.states(view.edges)
+    practised, asked, arriving = trainer._practise(view, triples, torch.Generator().manual_seed(0))
     again = asked[:, 0] >= SEEN
     assert arriving.tolist() == sorted(set(triples[again, 0].tolist()))
     assert (share - 0.25 < float(again.float().mean()) < share + 0.25) and bool(again.all()) == (share == 1.0)
@@ -326,8 +328,8 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
         triples = graph.facts[batch]
         tails = triples[:, 2]
         with torch.no_grad():
-            states = trainer.model.encoder.states(graph.edges(trainer._without(batch, batch[:0], GENERATOR)))
-            states, asked, _ = trainer._practise(states, triples, torch.Generator().manual_seed(0))
+            view = whole(graph, trainer._without(batch, batch[:0], GENERATOR))
+            states, asked, _ = trainer._practise(view, triples, torch.Generator().manual_seed(0))
             assert (asked[:, 0] >= graph.num_entities).all()
             rivals = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
             _, scores, _ = trainer.model.contrast(states, asked, along_of(trainer, asked), rivals, asked[:0])

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from newcomer.nn.decoders import Decoder
 from newcomer.nn.layers import Edges, QueryLayer, StructureLayer, glorot
-from newcomer.nn.sparse import Rows, row_softmax, row_sums, weighted_sum
+from newcomer.nn.sparse import Rows, row_softmax, row_sums, single_rows, weighted_sum
 
 
 class States(NamedTuple):
@@ -62,6 +62,10 @@ class Encoder(nn.Module, ABC):
     def extend(self, seen: States, edges: Edges) -> States:
         """Encode newcomers beside them: row ``k`` of ``edges`` is entity ``num_seen + k``."""
 
+    def together(self, edges: Edges, arriving: Edges, nodes: Tensor | None = None) -> States:
+        """Both at once: the seen entities, and newcomers beside them."""
+        return self.extend(self.states(edges, nodes), arriving)
+
     @abstractmethod
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         """(n, d): vectors of ``entities`` as the oriented relations ``queries`` ask for them."""
@@ -73,6 +77,11 @@ class Encoder(nn.Module, ABC):
     def weighing(self, states: States, entity: Tensor, query: Tensor) -> Tensor | None:
         """(edges,): how much an entity (1,) asked a query (1,) owes to each of its edges; None where nobody can say."""
         return None
+
+
+def one_pass_pays(edges: Edges) -> bool:
+    """Whether fewer, larger operations are cheaper: on a GPU, where starting one costs more than sorting all edges."""
+    return edges.weights.is_cuda
 
 
 def join_edges(first: Edges, second: Edges) -> Edges:
@@ -121,6 +130,16 @@ class VNEncoder(Encoder):
             arrived.append(functional.dropout(vectors, self.dropout, self.training))
             together.append(torch.cat([seen.layers[len(together)], arrived[-1]]))
         return States(tuple(together), join_edges(seen.edges, edges), newcomers=edges.rows.num_rows)
+
+    def together(self, edges: Edges, arriving: Edges, nodes: Tensor | None = None) -> States:
+        if not one_pass_pays(edges):
+            return super().together(edges, arriving, nodes)
+        joined, inputs = join_edges(edges, arriving), self.inputs(nodes)
+        joined = replace(joined, by_relation=single_rows(joined.relations, 2 * self.num_relations))
+        layers = [torch.cat([inputs, inputs.new_zeros(arriving.rows.num_rows, inputs.shape[1])])]
+        for layer in self.structure:
+            layers.append(functional.dropout(layer(joined, layers[-1], layers[-1]), self.dropout, self.training))
+        return States(tuple(layers), joined, newcomers=arriving.rows.num_rows)
 
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         if self.query is None:

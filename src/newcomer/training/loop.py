@@ -123,14 +123,13 @@ class Trainer:
         training = self.config.training
         triples, negatives = self._questions(facts, generator)
         view = self._view(self._without(facts, virtual, generator), triples, negatives, virtual, generator)
-        seen = self.model.encoder.states(view.edges, view.nodes)
-        states, asked, arriving = self._practise(seen, view.triples(triples), generator)
+        states, asked, arriving = self._practise(view, view.triples(triples), generator)
         claims, grounds = self._claims(virtual)
         claims = view.triples(claims)
         along = self.model.decoder.relation_vectors(triples[:, 1])
         if negatives is None:
             positive, negative = self._among_everyone(states, view, asked, along, triples[:, 2], arriving)
-            believed = self._beliefs(seen, claims, len(virtual))
+            believed = self._beliefs(states, claims, len(virtual))
             inferred = arriving  # all others are answers by a vector that no edge is needed for
         else:
             positive, negative, believed = self.model.contrast(states, asked, along, view.negatives(negatives), claims)
@@ -160,18 +159,18 @@ class Trainer:
             ends.append(negatives.entities.reshape(-1))
         return around(self.graph, weights, torch.cat(ends), fanout, self.model.encoder.hops, generator)
 
-    def _practise(self, states: States, triples: Tensor, generator: torch.Generator) -> tuple[States, Tensor, Tensor]:
-        """Embed a share of the heads once more, as if they had just arrived, and ask about these; who they are."""
+    def _practise(self, view: View, triples: Tensor, generator: torch.Generator) -> tuple[States, Tensor, Tensor]:
+        """Embed everyone, and a share of the heads once more as if just arrived, to be asked about; who these are."""
         share = self.config.training.newcomer_share
         chosen = torch.rand(len(triples), generator=generator, device=self.device) < share
         heads, relations, tails = triples.unbind(dim=1)
-        known = states.edges.rows.num_rows
+        known, encoder = view.edges.rows.num_rows, self.model.encoder
         arriving, places = distinct(heads, known, chosen)
         if len(arriving) == 0:
-            return states, triples, arriving
-        edges = states.edges.pick(arriving, known + len(arriving), 2 * self.graph.num_relations)
+            return encoder.states(view.edges, view.nodes), triples, arriving
+        edges = view.edges.pick(arriving, known + len(arriving), 2 * self.graph.num_relations)
         asked = torch.stack([torch.where(chosen, known + places, heads), relations, tails], dim=1)
-        return self.model.encoder.extend(states, edges), asked, arriving
+        return encoder.together(view.edges, edges, view.nodes), asked, arriving
 
     def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
