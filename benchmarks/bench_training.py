@@ -46,7 +46,7 @@ LAYER_BAR = 5.0  # times faster than gather + index_add
 GROWTH_BAR = 1.5  # of a triple's share with ten times as many triples
 SIZES = (100_000, 1_000_000, 10_000_000)
 FACTS_AN_ENTITY, RELATIONS, FACTS_A_BATCH, STEPS = 10, 200, 1000, 3
-FANOUT, FANOUT_BAR = 8, 1.0  # memory of a step with neighbours drawn, of that with all of them
+FANOUT, FANOUT_BAR = 3, 1.0  # memory of a step with neighbours drawn, of that with all of them
 
 LABELS, BACKWARD, REST = "virtual labels", "backward, the rest", "everything else"
 PARTS: tuple[tuple[Any, str, str], ...] = (
@@ -296,7 +296,7 @@ def growth(sizes: tuple[int, ...]) -> list[Bar]:
         taken.append(steps_on(facts))
         if len(taken) > 1:
             bars += growth_bars(*taken[-2:])
-    return bars + drawn_neighbours(taken[1])
+    return bars + drawn_neighbours(sizes[-1], taken[-1])
 
 
 def steps_on(facts: int, fanout: int | None = None) -> dict[str, float]:
@@ -316,12 +316,12 @@ def growth_bars(small: dict[str, float], large: dict[str, float]) -> list[Bar]:
     return bars
 
 
-def drawn_neighbours(whole: dict[str, float]) -> list[Bar]:
+def drawn_neighbours(facts: int, whole: dict[str, float]) -> list[Bar]:
     """The memory of a step with a few neighbours drawn, where the loop heeds that setting."""
     if not fanout_matters():
         print("skipped: training.fanout changes nothing yet")
         return []
-    drawn = steps_on(SIZES[1], FANOUT)
+    drawn = steps_on(facts, FANOUT)
     detail = f"{drawn['bytes'] / 1e6:,.0f} MB, {drawn['seconds']:.3f} s against {whole['seconds']:.3f} s a step"
     ratio = drawn["bytes"] / whole["bytes"]
     return [Bar(f"memory of a step, {FANOUT} neighbours drawn / all", ratio, FANOUT_BAR, detail=detail)]
