@@ -1,7 +1,7 @@
 """A trained model as a folder: it comes back as it was, or one sentence says which file is to blame.
 
-Covers newcomer.bundle.parts, newcomer.bundle.manifest, newcomer.bundle.tables, newcomer.bundle.virtual,
-newcomer.bundle.writing and newcomer.bundle.reading.
+Covers newcomer.bundle.parts, newcomer.bundle.manifest, newcomer.bundle.tables, newcomer.bundle.rules,
+newcomer.bundle.virtual, newcomer.bundle.writing and newcomer.bundle.reading.
 """
 
 import hashlib
@@ -42,6 +42,7 @@ from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.rules.neighbors import LOGIC, PATH, NeighborLimits, VirtualNeighbors, virtual_neighbors
 from newcomer.rules.paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
+from newcomer.rules.rulefiles import write_rules
 
 ODD = ["", "x", "_", " two  words ", "a\tb", "line\nfeed", "\r", "\0", '"q"', "\\", "é", "e\u0301", "\u2028", "🜚", "=>"]
 RELATIONS = ["knows", "likes, (much)", "né\tà\n"]
@@ -267,9 +268,9 @@ def test_a_manifest_that_is_none_is_named(model: Path, content: bytes, problem: 
 
 
 def test_a_newer_format_says_what_to_do(model: Path) -> None:
-    reseal(model, lambda content: content.update(format_version=3, shape="new"))
+    reseal(model, lambda content: content.update(format_version=4, shape="new"))
     text = refused(model, MANIFEST)
-    assert text.endswith("reads up to 2; upgrade with: pip install --upgrade newcomer")
+    assert text.endswith("reads up to 3; upgrade with: pip install --upgrade newcomer")
 
 
 @pytest.mark.parametrize("wrong", [None, 3, True, "x", [], {}, {"x": 1}, 1.5], ids=repr)
@@ -284,7 +285,7 @@ def test_wrong_types_in_a_manifest_are_named(model: Path, wrong: Any) -> None:
         (model / MANIFEST).write_bytes(tables.json_bytes(original))
     for inside in ({"bytes": wrong, "sha256": HASH}, {"bytes": 1, "sha256": wrong}, wrong):
         if inside != {"bytes": 3, "sha256": HASH}:
-            reseal(model, lambda content, inside=inside: content["files"].update({"rules.tsv": inside}))
+            reseal(model, lambda content, inside=inside: content["files"].update({"rules.parquet": inside}))
             refused(model, MANIFEST)
             (model / MANIFEST).write_bytes(tables.json_bytes(original))
 
@@ -309,7 +310,32 @@ def test_virtual_neighbours_are_there_whole_or_not_at_all(model: Path, name: str
     assert f"does not list {name}" in refused(model, MANIFEST)
 
 
+def in_words(model: Path, version: int) -> None:
+    """Make it a model of an older format: rules are lines of text, in the names of the model."""
+    write_rules(make_rules(), model / "rules.tsv", Vocabulary(RELATIONS), Vocabulary(ODD))
+    content = json.loads((model / MANIFEST).read_text())
+    content["files"]["rules.tsv"] = content["files"].pop("rules.parquet")
+    (model / "rules.parquet").unlink()
+    (model / MANIFEST).write_bytes(tables.json_bytes(content))
+    reseal(model, lambda content: content.update(format_version=version))
+
+
+def test_a_model_of_the_second_format_has_its_rules_in_words(model: Path) -> None:
+    in_words(model, 2)
+    back, parts = read_bundle(model), make_parts()
+    assert all(np.array_equal(getattr(back.rules, c), getattr(parts.rules, c)) for c in COLUMNS)
+    assert (
+        back.neighbors is not None and parts.neighbors is not None and same_neighbors(back.neighbors, parts.neighbors)
+    )
+    (model / "rules.tsv").write_bytes(b"rule\n")
+    reseal(model)
+    assert "the header is 'rule'" in refused(model, "rules.tsv")
+    reseal(model, lambda content: content.update(format_version=3))
+    assert "lists 'rules.tsv', which is no file of a trained model" in refused(model, MANIFEST)
+
+
 def test_a_model_of_the_first_format_has_no_virtual_neighbours(model: Path) -> None:
+    in_words(model, 1)
     tables_of = [name for name in KNOWN if "/" in name]
     reseal(model, lambda content: [content["files"].pop(name) for name in tables_of])
     for folder in ("seen", "newcomers"):
@@ -358,6 +384,19 @@ def spoilt(column: str, value: int) -> Callable[[Path], None]:
     return write
 
 
+def ruined(column: str, row: int, value: int, **more: int) -> Callable[[Path], None]:
+    """The table of rules with other numbers in a row."""
+
+    def write(path: Path) -> None:
+        table = pq.read_table(path)
+        columns = {name: table.column(name).to_numpy().copy() for name in table.column_names}
+        for name, number in {column: value, **more}.items():
+            columns[name][row] = number
+        pq.write_table(pa.table(columns), path)
+
+    return write
+
+
 def ids(*values: int) -> pa.Array:
     return pa.array(values, type=pa.int32())
 
@@ -387,7 +426,19 @@ FOREIGN: list[tuple[str, Callable[[Path], Any] | bytes, str]] = [
         "tail id 99 is outside 0..14",
     ),
     ("auxiliary.parquet", parquet({"head": [0], "relation": [0], "tail": [0]}), "head int64"),
-    ("rules.tsv", b"rule\n", "the header is 'rule'"),
+    ("rules.parquet", b"rule\n", "is not a Parquet file"),
+    ("rules.parquet", parquet({"kinds": ids(1)}), "has the columns 'kinds int32' where 'kinds int32, heads int32"),
+    ("rules.parquet", ruined("kinds", 0, 7), "has no rule in row 1: its kind is none that is known"),
+    ("rules.parquet", ruined("heads", 1, 6), "has no rule in row 2: its head is no relation"),
+    ("rules.parquet", ruined("heads", 0, 3), "has no rule in row 1: its head is no relation"),
+    ("rules.parquet", ruined("body1", 3, -1), "has no rule in row 4: its body1 is no relation"),
+    ("rules.parquet", ruined("body2", 1, -1), "has no rule in row 2: its body2 is no relation"),
+    ("rules.parquet", ruined("body2", 0, 1), "has no rule in row 1: its body2 is no relation"),
+    ("rules.parquet", ruined("body3", 1, 2), "has no rule in row 2: its body3 is no relation"),
+    ("rules.parquet", ruined("kinds", 1, 3, body1=5), "has no rule in row 2: its body has the same atom twice"),
+    ("rules.parquet", ruined("head_constants", 2, 15), "has no rule in row 3: its head_constants is no entity"),
+    ("rules.parquet", ruined("body_constants", 3, 0), "has no rule in row 4: its body_constants is no entity"),
+    ("rules.parquet", ruined("support", 3, -2), "has no rule in row 4: its support is no count"),
     ("seen/neighbors.parquet", b"", "is not a Parquet file"),
     ("seen/neighbors.parquet", spoilt("head", 15), "holds the number 15, which is not from 0 to 14"),
     ("seen/neighbors.parquet", spoilt("relation", -1), "holds the number -1, which is not from 0 to 2"),
@@ -476,7 +527,7 @@ def test_force_replaces_models_only(tmp_path: Path, manifest: bytes | None) -> N
 STEPS = [
     "write_table",
     "_write_triples",
-    "write_rules",
+    "write_rule_numbers",
     "write_virtual",
     "write_weights",
     "stamp_of",
@@ -518,6 +569,11 @@ OTHER = Graph.build(Vocabulary(["a"]), Vocabulary(RELATIONS), TripleArray.empty(
     ("changes", "kind", "problem"),
     [
         ({"rules": make_rules()}, DatasetError, "the virtual neighbours speak of other rules"),
+        (
+            {"rules": RuleSet.of([Rule(Kind.EXISTS, 1, 3, head_constant=len(ODD))], 3)},
+            DatasetError,
+            "the table of rules has no rule in row 1: its head_constants is no entity",
+        ),
         ({"rules": RuleSet.empty(2)}, DatasetError, "the rules speak of 2 relations, but the observed graph has 3"),
         ({"auxiliary": OTHER}, DatasetError, "the auxiliary facts have other vocabularies"),
         ({"observed": TWICE}, DatasetError, "a vocabulary of 2 names holds only 1 distinct"),

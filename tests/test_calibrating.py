@@ -7,11 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import complaint
 from newcomer.bundle import read_bundle, write_bundle
-from newcomer.graph import InductiveDataset
+from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
 from newcomer.tasks.calibration import Answers, Calibration, Overheard, fit_curve
 from newcomer.tasks.link_prediction import evaluate
-from newcomer.training.calibrating import CALIBRATION, calibrate, calibration_of, first_right
+from newcomer.training.calibrating import (
+    CALIBRATION,
+    THRESHOLDS,
+    calibrate,
+    calibration_of,
+    first_right,
+    newcomer_thresholds,
+    thresholds_in,
+)
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.validation import Exam, hold_out_newcomers
 from nn_oracle import one_thread
@@ -116,3 +125,28 @@ def test_a_resumed_training_has_the_same_calibration(tmp_path: Path):
         fit(DATASET, settings(), device="cpu", folder=tmp_path, report=StopAfter(epochs - 1))
     resumed = fit(DATASET, settings(), device="cpu", folder=tmp_path, resume=True)
     assert resumed.metrics[CALIBRATION] == fitted().metrics[CALIBRATION]
+
+
+def test_thresholds_are_read_by_name_and_what_nobody_wrote_is_refused(tmp_path: Path):
+    model = fitted()
+    write_bundle(tmp_path / "m", model.bundle(DATASET))
+    bundle = read_bundle(tmp_path / "m")
+    stored = model.metrics[THRESHOLDS]
+    assert stored["made_up"] and 0 <= stored["accuracy"] <= 1
+    other = Vocabulary(["moon_of", "citizen_of"])
+    found = thresholds_in(bundle, other)
+    assert found is not None and found.overall == stored["overall"]
+    assert found.relations == {1: stored["relations"]["citizen_of"]}
+    assert thresholds_in(replace(bundle, metrics={}), other) is None
+    for damaged in ({}, {"overall": "much", "relations": {}}, {"overall": 1.0, "relations": []}, 3):
+        error = complaint(thresholds_in, replace(bundle, metrics={THRESHOLDS: damaged}), other)
+        assert "train the model again" in str(error)
+
+
+def test_everything_stated_leaves_no_thresholds():
+    asked = exam()
+    everyone, size = np.arange(len(asked.dataset.entities)), len(asked.dataset.relations)
+    rows = [(h, r, t) for h in everyone for r in range(size) for t in everyone]
+    names = asked.dataset.entities, asked.dataset.relations
+    full = replace(asked.dataset, observed=Graph.build(*names, TripleArray.of(rows)))
+    assert newcomer_thresholds(replace(asked, dataset=full), Scores(full), DATASET, 0) == {}

@@ -243,3 +243,14 @@ def test_the_best_validation_is_the_first_of_the_highest(sequence):
         best = number if improved else best
         assert (state.best_epoch, state.stale) == (best, number - best)
         assert state.best["mrr"] == max(sequence[:number])
+
+
+def test_the_best_tells_true_from_false_where_that_is_known_and_else_ranks_best():
+    state = RunState(epoch=1)
+    assert state.validated({"mrr": 0.5, "auc": 0.6})
+    state.epoch = 2
+    assert not state.validated({"mrr": 0.9, "auc": 0.6}) and state.stale == 1
+    state.epoch = 3
+    assert state.validated({"mrr": 0.1, "auc": 0.7}) and state.best_epoch == 3
+    plain = RunState(epoch=1)
+    assert plain.validated({"mrr": 0.5}) and not plain.validated({"mrr": 0.4})

@@ -137,8 +137,11 @@ def test_a_model_without_rules_has_no_row_for_them(place):
 def test_labelled_data_are_classified(place):
     done = evaluate(place, "judge", "--by", "relation")
     assert done.returncode == 0, done.stderr
-    for words in ("accuracy", "8 triples; figures in percent; thresholds from valid", "By relation", "citizen_of"):
+    whom = "8 triples; figures in percent; thresholds from newcomers that were held out of the observed graph"
+    for words in ("accuracy", whom, "By relation", "citizen_of"):
         assert words in done.stdout, words
+    by_valid = evaluate(place, "judge", "--thresholds", "valid", "--out", "valid.json")
+    assert "8 triples; figures in percent; thresholds from valid\n" in by_valid.stdout
     assert "made up" not in done.stdout
     report = json.loads((place / "judge" / "result.json").read_text())
     assert (report["task"], report["filter"], report["queries"]) == ("triple-classification", None, 8)
@@ -146,10 +149,15 @@ def test_labelled_data_are_classified(place):
     assert ranked["task"] == "link-prediction" and ranked["queries"] == 4
     assert (place / "judge" / "result-link-prediction.json").exists()
     assert json.loads((place / "judge" / "result.json").read_text())["task"] == "triple-classification"
-    made_up = evaluate(place, "own", "--task", "triple-classification")
+    made_up = evaluate(place, "own", "--task", "triple-classification", "--thresholds", "valid")
     assert "valid and test without labels: as many false triples were made up, by seed 0" in made_up.stdout
     assert (place / "own" / "result-triple-classification.json").exists()
     read_bundle(place / "own")
+
+
+def test_thresholds_of_another_name_or_task_are_refused(place):
+    assert "unknown kind of thresholds 'newcomer'" in sentence(evaluate(place, "judge", "--thresholds", "newcomer"))
+    assert "link prediction knows no --thresholds" in sentence(evaluate(place, "own", "--thresholds", "valid"))
 
 
 def test_ranks_and_the_report_go_where_one_says(place):

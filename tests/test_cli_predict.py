@@ -553,6 +553,8 @@ def test_explained_lines_have_all_that_the_words_have(made):
     assert f"citizen_of(zoe, {line['answer']}), truth {line['truth']:.2f}" in told
     assert line["because"][0]["rule"] in told and f"({line['weighed'][0]['share']:.0%})" in told
     assert ("it would not be among the first 1" in told) == (line["without"] is not None)
+    parts = ", ".join(f"{voice} {part:+.2f}" for voice, part in line["parts"].items() if abs(part) > 0.005)
+    assert len(line["parts"]) == 7 and f"  score {line['score']:.2f} = {parts}\n" in told
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(made, many):

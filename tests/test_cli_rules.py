@@ -385,7 +385,9 @@ def test_a_rule_file_that_is_none(where, tmp_path):
         ("enrich", "sample", "--rules", where, "--out", "out"),
     ):
         said = sentence(call(*words, cwd=tmp_path))
-        assert where in said and "cannot be read" in said
+        a_model_will_do = where == "folder" and words[1] in ("show", "top", "convert")
+        assert where in said and ("give the folder of a trained model" if a_model_will_do else "cannot be read") in said
+    assert "--data is missing" in sentence(call("rules", "convert", "nowhere.tsv", "out", cwd=tmp_path))
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 

@@ -132,7 +132,9 @@ def test_given_rules_are_used(data):
     assert call("mine", data, "--out", rules, "--kinds", "one", "--top", "0").returncode == 0
     done = train(data, "--rules", rules, "--out", data.parent / "m")
     assert done.returncode == 0 and "rules.tsv" in done.stdout
-    assert (data.parent / "m" / "rules.tsv").read_bytes() == rules.read_bytes()
+    back = data.parent / "back.tsv"
+    assert call("rules", "convert", data.parent / "m", back).returncode == 0
+    assert back.read_bytes() == rules.read_bytes()
 
 
 MISTAKES = [

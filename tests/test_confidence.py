@@ -40,7 +40,7 @@ def mask(*relations: int) -> np.ndarray:
 
 def teaching(*rules: Rule) -> Teaching:
     listed = RuleSet.of(rules, SIZE)
-    return Teaching.of(RuleIndex.build(listed, listed.smoothed_confidence), SIZE)
+    return Teaching.of(RuleIndex(listed, listed.smoothed_confidence), SIZE)
 
 
 def two(head: int, first: int, second: int, support: int, body: int) -> Rule:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from newcomer.errors import OptionError
-from newcomer.nn.decoders import DECODERS, Decoder, TransE, make_decoder
+from newcomer.nn.decoders import DECODERS, Decoder, DotDecoder, TransE, make_decoder
 
 RELATIONS, DIM, GAMMA = 3, 6, 12.0
 
@@ -265,6 +265,29 @@ def test_gamma_moves_every_score_alike_and_lifts_truth_above_a_half():
     exact = heads + near.relation_vectors(relations)
     close(torch.sigmoid(near.triples(heads, relations, exact)), torch.full((4,), 0.5, dtype=torch.float64))
     assert (torch.sigmoid(far.triples(heads, relations, exact)) > 0.99).all()
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_relations_are_looked_up_alike_with_and_without_a_gradient(name):
+    decoder, relations = made(name), every_relation(9)
+    for turned in (False, True):
+        slow = decoder.relation_vectors(relations, turned)
+        with torch.no_grad():
+            assert torch.equal(decoder.relation_vectors(relations, turned), slow)
+            for wrong in (-1, 2 * RELATIONS):
+                with pytest.raises(IndexError):
+                    decoder.relation_vectors(torch.tensor([wrong]), turned)
+
+
+@pytest.mark.parametrize("name", ["distmult", "complex"])
+def test_asking_multiplies_numbers_and_turning_conjugates_them(name):
+    decoder = made(name)
+    assert isinstance(decoder, DotDecoder)
+    heads, relations = entities(4, DIM), entities(4, DIM, seed=2)
+    numbers = decoder.numbers(relations)
+    assert torch.equal(decoder.vector(numbers), relations)
+    close(decoder.vector(decoder.numbers(heads) * numbers), decoder.asked(heads, relations))
+    close(decoder.vector(numbers.conj()), decoder.inverse(relations))
 
 
 def test_a_wrong_name_is_answered_with_the_nearest():

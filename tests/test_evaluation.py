@@ -24,7 +24,7 @@ from newcomer.rules.ranking import RuleRanker
 from newcomer.tasks.calibration import calibration_error
 from newcomer.tasks.link_prediction import RankingProtocol, RankingResult, ceiling, evaluate_under, queries_of
 from newcomer.tasks.link_prediction import compare as compare_results
-from newcomer.tasks.triple_classification import classify, labelled
+from newcomer.tasks.triple_classification import RelationThresholds, classify, labelled
 from newcomer.training import evaluation, evaluation_plots
 from newcomer.training.blend import BlendedScorer
 from newcomer.training.evaluation import (
@@ -416,9 +416,13 @@ def with_labels(seed: int = 0) -> InductiveDataset:
 
 def test_the_report_of_a_classification():
     found = case(dataset=with_labels())
-    expected = classify(found.dataset, scorer_for(found.bundle, found.dataset), np.random.default_rng(0))
+    relation, limits = found.dataset.relations.id("citizen_of"), found.bundle.metrics["thresholds"]
+    given = RelationThresholds(limits["overall"], {relation: limits["relations"]["citizen_of"]})
+    scorer = scorer_for(found.bundle, found.dataset)
+    expected = classify(found.dataset, scorer, np.random.default_rng(0), given)
     result = classify_test(found)
     report = classification_report(found, result, ["relation"])
+    assert report["thresholds"] == "newcomers"
     assert list(report)[: len(CORE)] == CORE
     assert (report["task"], report["filter"], report["candidates"]) == ("triple-classification", None, None)
     assert report["metrics"]["accuracy"] == expected.metrics()["accuracy"] and report["made_up_negatives"] == []
@@ -430,8 +434,26 @@ def test_the_report_of_a_classification():
     assert interval["low"] <= report["metrics"]["accuracy"] <= interval["high"]
     assert classification_report(found, result)["breakdowns"] == []
     made_up = classification_report(case(), classify_test(case()))
-    assert made_up["made_up_negatives"] == ["valid", "test"]
+    assert made_up["made_up_negatives"] == ["test"]
     assert "NaN" not in json.dumps(made_up)
+
+
+def test_thresholds_are_those_for_newcomers_or_those_of_valid():
+    labels = with_labels()
+    by_valid = replace(case(dataset=labels), thresholds="valid")
+    expected = classify(labels, scorer_for(by_valid.bundle, labels), np.random.default_rng(0))
+    found = classify_test(by_valid)
+    assert found.thresholds == expected.thresholds and found.metrics() == expected.metrics()
+    assert classification_report(by_valid, found)["thresholds"] == "valid"
+    both = [classify_test(replace(case(), thresholds=whom)) for whom in ("newcomers", "valid")]
+    assert both[0].triples.rows.tolist() == both[1].triples.rows.tolist()  # made up alike
+    assert both[1].made_up == ("valid", "test")
+    # Whoever asks about seen entities only gets the thresholds of valid.
+    about_seen = replace(labels, test=labels.valid)
+    assert replace(case(), dataset=about_seen).thresholds_from == "valid"
+    bare = replace(by_valid, bundle=replace(by_valid.bundle, metrics={}))
+    assert replace(bare, thresholds=None).thresholds_from == "valid"
+    assert "pass --thresholds valid" in str(complaint(classify_test, replace(bare, thresholds="newcomers")))
 
 
 def test_the_data_decide_on_the_task_and_on_the_name_of_the_report(tmp_path):

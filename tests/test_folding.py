@@ -1,12 +1,13 @@
 """The descent: minima against closed forms; many newcomers at once come out as one by one."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from newcomer.nn import folding
 from newcomer.nn.foldin import RIDGE, FoldInEncoder, _on_cpu
-from newcomer.nn.folding import CALLS, Problem, descend, solve_all
+from newcomer.nn.folding import CALLS, Point, Problem, descend, descend_one, solve_all
 from nn_oracle import edges_of, one_thread
 from test_foldin import SEEN, decoder_of, encoder_of, random_facts
 
@@ -64,6 +65,33 @@ def test_each_goes_its_own_way():
     for row in range(4):
         alone = descend(cost_of([row]), torch.zeros_like(lowest[:1]))
         torch.testing.assert_close(together[row : row + 1], alone, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("steep", [1.0, 1e4])
+def test_one_goes_the_way_it_goes_among_many(seed, steep):
+    shapes, lowest = bowls(seed, 5, 10)
+    shapes, lowest[3] = shapes * steep, 0.0
+    together = descend(_many(shapes, lowest), torch.zeros_like(lowest))
+    for row in range(5):
+        calls = []
+
+        def cost(point: Point, row: int = row, calls: list[Point] = calls) -> tuple[float, Point]:
+            calls.append(point)
+            values, slopes = _many(shapes[row : row + 1], lowest[row : row + 1])(torch.from_numpy(point)[None])
+            return float(values), slopes[0].numpy()
+
+        alone = torch.from_numpy(descend_one(cost, np.zeros(10)))
+        torch.testing.assert_close(alone, together[row], rtol=1e-6, atol=1e-9)
+        assert len(calls) <= CALLS and (row != 3 or len(calls) == 1)
+
+
+def _many(shapes: Tensor, lowest: Tensor) -> folding.Cost:
+    def cost(points: Tensor) -> tuple[Tensor, Tensor]:
+        slopes = ((points - lowest)[:, None] @ shapes)[:, 0]
+        return (slopes * (points - lowest)).sum(dim=1) / 2, slopes
+
+    return cost
 
 
 @pytest.mark.parametrize("decoder", ["distmult", "complex"])

@@ -25,6 +25,8 @@ from newcomer.nn.factory import ENCODERS
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best
 from newcomer.predictor.vectors import Embedder
+from newcomer.predictor.walks import Walks
+from newcomer.rules.rule import Kind
 from newcomer.tasks.calibration import evidence
 from newcomer.training.calibrating import calibration_of
 from newcomer.training.evaluation_scorer import ModelWorldScorer, scorer_for
@@ -134,8 +136,18 @@ def seen(predictor: Predictor, fact: Triple) -> bool:
 
 def test_rules_name_newcomers_in_the_case_that_is_about_it():
     walks = model("protocol=refreshed", EVERY_KIND, *BLENDED)._mind.walks
-    assert walks.names_newcomers and walks.says_anyone
+    assert walks.names_newcomers
     assert not model()._mind.walks.names_newcomers
+
+
+def test_rules_come_to_anyone_who_has_a_relation_in_the_case_that_is_about_it():
+    predictor = model(EVERY_KIND, *BLENDED)
+    walks, names, size = predictor._mind.walks, predictor._mind.names, len(predictor.relations)
+    rules = predictor.bundle.rules
+    named = {(rule.head_constant, (rule.head + size) % (2 * size)) for rule in rules if rule.kind == Kind.EXISTS}
+    assert named and not walks.names_newcomers
+    for entity, relation in product(range(names.num_seen), range(2 * size)):
+        assert walks.about_anyone(entity, relation) == ((entity, relation) in named)
 
 
 @pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
@@ -204,6 +216,35 @@ def test_neither_adding_nor_embedding_looks_at_everyone(monkeypatch):
     assert set(DATASET.entities.names_of(arrival.near.numpy())) <= around | premises
     with pytest.raises(AssertionError, match="looked at everyone"):
         predictor.tails("Atlantis", "knows")
+
+
+def test_no_question_goes_through_the_graph_for_who_has_a_relation(monkeypatch):
+    predictor = model(EVERY_KIND, *BLENDED)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("went through the graph")
+
+    monkeypatch.setattr("newcomer.predictor.walks.surroundings", refuse)
+    monkeypatch.setattr("newcomer.rules.ranking.Frequencies.of", refuse)
+    predictor.add(ATLANTIS)
+    assert predictor.tails("Atlantis", "citizen_of") and predictor.heads("knows", "p02")
+    with pytest.raises(AssertionError, match="went through the graph"):
+        model(EVERY_KIND, *BLENDED)
+
+
+def test_what_rules_infer_about_a_newcomer_is_found_when_asked_where_its_vector_does_not_hear_it(monkeypatch):
+    grounded, ground = [], Walks.ground
+    stored, predictor = model(*FOLDED, *BLENDED), forgetful(*FOLDED, *BLENDED)
+    monkeypatch.setattr(Walks, "ground", lambda self, *given: grounded.append(given) or ground(self, *given))
+    predictor.add(DATASET.auxiliary.named())
+    vector = predictor.embed("q0")
+    assert [str(answer.because) for answer in predictor.tails("q0", "citizen_of")] and not grounded
+    found, known = predictor.neighbors("q0"), stored.neighbors("q0")
+    assert len(grounded) == 1 and any(one.virtual for one in found)
+    assert [(n.fact, n.virtual, n.groundings) for n in found] == [(n.fact, n.virtual, n.groundings) for n in known]
+    assert [n.label for n in found] == pytest.approx([n.label for n in known], abs=1e-5)
+    assert predictor.neighbors("q0") == found and len(predictor.neighbors("q1")) > 0 and len(grounded) == 1
+    assert np.array_equal(predictor.embed("q0"), vector)
 
 
 def test_adding_tells_what_it_did():

@@ -10,9 +10,10 @@ from newcomer.predictor import Predictor
 from newcomer.predictor.answers import Grounding
 from newcomer.predictor.reasons import Query, in_order
 from newcomer.predictor.walks import Walks
+from newcomer.training.blend import VOICES
 from nn_oracle import one_thread
-from test_predictor import ATLANTIS, BLENDED, DATASET, forgetful, model, trained
-from training_world import parts, world
+from test_predictor import ATLANTIS, BLENDED, DATASET, EVERY_KIND, forgetful, model, trained
+from training_world import FOLDED, parts, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 
@@ -37,7 +38,18 @@ def test_rules_that_infer_an_answer_are_named_with_true_premises(changes):
     assert back.because.groundings == because.groundings
 
 
-@pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
+@pytest.mark.parametrize("changes", [(), BLENDED, (*FOLDED, *BLENDED)], ids=["constrained", "blended", "folded"])
+def test_the_strongest_reason_is_found_without_telling_all(changes):
+    predictor = forgetful(EVERY_KIND, *changes)
+    predictor.add(ATLANTIS)
+    asked = [("Atlantis", "citizen_of"), ("Atlantis", "knows"), ("p00", "citizen_of")]
+    found = [one.because for name, relation in asked for one in predictor.tails(name, relation, k=40)]
+    firsts = [because.strongest for because in found]  # before all of them are told
+    assert firsts == [next(iter(because), None) for because in found]
+    assert None in firsts and max(map(len, found)) > 1
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED, (*FOLDED, *BLENDED)], ids=["constrained", "blended", "folded"])
 def test_short_cuts_change_no_reason(changes, monkeypatch):
     """Paths that were walked when a newcomer came are not walked again, and who is not tied to it is not looked at."""
     staff = [(f"p{i:02}", "works_at", "shop" if i == 4 else "bank") for i in range(5)]
@@ -62,6 +74,30 @@ def test_reasons_for_seen_entities_come_from_observed_facts():
     answer = next(a for a in model().tails("p00", "citizen_of", k=40) if a.entity == "land0")
     assert (("p00", "lives_in", "city0"), ("city0", "city_in", "land0")) in [g.premises for g in answer.because]
     assert answer.because.without is None
+
+
+@pytest.mark.parametrize("changes", [BLENDED, (*FOLDED, *BLENDED)], ids=["blended", "folded"])
+def test_a_score_is_the_sum_of_what_each_voice_gives(changes):
+    predictor = model(EVERY_KIND, *changes)
+    predictor.add(ATLANTIS)
+    asked = [("Atlantis", "citizen_of"), ("q0", "knows"), ("p00", "citizen_of")]
+    found = [answer for name, relation in asked for answer in predictor.tails(name, relation, k=40)]
+    found += predictor.heads("citizen_of", "land1", k=40)
+    for answer in found:
+        parts = answer.because.parts
+        assert tuple(parts) == VOICES
+        total = np.float32(0.0)
+        for part in parts.values():
+            total += np.float32(part)
+        assert answer.score == total
+    for voice in VOICES:
+        assert len({answer.because.parts[voice] for answer in found}) > 1, f"{voice} says the same of all"
+    one = predictor.suggest("Atlantis", k=1)[0]
+    assert sum(one.because.parts.values()) == pytest.approx(one.score, abs=1e-5)
+
+
+def test_where_the_network_alone_decides_a_score_has_no_parts():
+    assert model().tails("q0", "citizen_of")[0].because.parts == {}
 
 
 @pytest.mark.parametrize("entity", ["Atlantis", "p04", "q0"])

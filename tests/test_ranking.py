@@ -4,12 +4,16 @@ Covers newcomer.rules.voting, newcomer.rules.index and newcomer.rules.grounding.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from newcomer.errors import OptionError
-from newcomer.rules.ranking import RuleRanker
+from newcomer.graph import stack_rows
+from newcomer.rules.grounding import anyone
+from newcomer.rules.index import surroundings
+from newcomer.rules.ranking import Frequencies, RuleRanker
 from rule_oracle import graph_of, groundings, random_rows, random_rules
 
 ENTITIES, RELATIONS = 8, 3
@@ -88,6 +92,41 @@ def test_beside_the_rules_stands_what_is_plain_to_see(seed):
             if one not in known:
                 assert evidence.confidence[place, one] == pytest.approx(max(best.get(one, [0.0])))
     assert evidence.unseen[:, 0].all() and not evidence.unseen.all() and evidence.linked.any()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_that_are_joined_on_count_like_all_others(seed):
+    """The last three entities come later; the graph that they are joined to is not looked at again."""
+    rng = np.random.default_rng(seed)
+    first, wider = ENTITIES, ENTITIES + 3
+    early = random_rows(rng, first, RELATIONS, 20)
+    late = [row for row in random_rows(rng, wider, RELATIONS, 40) if max(row[0], row[2]) >= first]
+    base = graph_of(early, wider, RELATIONS)
+    arrived = graph_of(late, wider, RELATIONS)
+    facts = stack_rows(base.adjacency, arrived.adjacency, np.arange(wider) < first)
+    rows = np.repeat(np.arange(wider), np.diff(facts.offsets)).astype(np.int32)
+    new = rows >= first
+    before = surroundings(base.adjacency, RELATIONS)
+    joined = before.joined(facts, facts.relations[new], rows[new])
+    whole = surroundings(facts, RELATIONS)
+    for relation in range(2 * RELATIONS):
+        assert anyone(joined, relation).tolist() == anyone(whole, relation).tolist()
+    rules = random_rules(rng, first, RELATIONS, 40)
+    ranker = RuleRanker.build(rules, facts, base)
+    entities, relations = (ids.ravel().astype(np.int32) for ids in np.meshgrid(range(wider), range(2 * RELATIONS)))
+    assert np.array_equal(replace(ranker, world=joined).scores(entities, relations), ranker.scores(entities, relations))
+
+
+def test_newcomers_answer_nothing_in_the_observed_graph():
+    graph = graph_of([(0, 0, 1), (2, 0, 1), (1, 1, 1)], 4, 2)
+    wide = replace(Frequencies.of(graph), num_entities=6)
+    assert [wide.row(relation).tolist() for relation in range(4)] == [
+        [0, 2, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0],
+        [1, 0, 1, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0],
+    ]
+    assert wide.unseen().tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_noisy_or_is_one_minus_the_product_of_failures():

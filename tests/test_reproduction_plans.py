@@ -15,11 +15,12 @@ from newcomer.training.evaluation import TASKS
 MODELS = {"vn", "mean", "lstm", "lan", "rules", "default"}
 SIZES = {
     "statistics": 26,
-    "classification": 36,
+    "classification": 45,
     "link-prediction": 52,
     "ablation": 5,
     "decoders": 9,
     "unseen-share": 40,
+    "other-graphs": 12,
 }
 
 

@@ -214,7 +214,9 @@ def test_other_settings_and_stand_ins_are_remarked_on():
 def test_trainings_are_summed_up():
     training = {"epochs": 12, "validation": {"model": {"mrr": 0.512}}}
     page = page_of([vn(0, training=training), vn(1, training={"epochs": 3})], "results")
-    assert "| vn | fb15k-subject-10 | inductive | 0 | 12 | 51.2 | 1.5 | cuda |" in page
+    assert "| vn | fb15k-subject-10 | inductive | 0 | 12 | MRR 51.2 | 1.5 | cuda |" in page
+    told_apart = {"epochs": 12, "validation": {"model": {"mrr": 0.512, "auc": 0.9}}}
+    assert "| 12 | AUC 90.0 |" in page_of([vn(0, training=told_apart)], "results")
     assert "| vn | fb15k-subject-10 | inductive | 1 | 3 | - | 1.5 | cuda |" in page
 
 

@@ -317,6 +317,26 @@ def test_hidden_edges_are_another_share_in_every_batch():
     assert float((share[always] - 0.6).abs().max()) < 0.15  # a standard deviation is 0.035
 
 
+def test_facts_between_the_same_two_are_found_whichever_way_they_point():
+    facts = GRAPH.facts.tolist()
+    for chosen in ([0], [3, 5], list(range(0, len(facts), 7))):
+        pairs = {frozenset((facts[fact][0], facts[fact][2])) for fact in chosen}
+        expected = {number for number, (head, _, tail) in enumerate(facts) if frozenset((head, tail)) in pairs}
+        assert set(GRAPH.between(torch.tensor(chosen)).tolist()) == expected
+    assert GRAPH.between(torch.tensor([], dtype=torch.int64)).tolist() == []
+
+
+def test_a_predicted_fact_is_hidden_with_its_twins_where_that_is_asked_for():
+    facts, nothing = GRAPH.facts.tolist(), torch.tensor([], dtype=torch.int64)
+    twins = [n for n, (h, _, t) in enumerate(facts) for m, (a, _, b) in enumerate(facts) if n != m and {h, t} == {a, b}]
+    assert twins, "the graph has entities that are tied twice"
+    batch = torch.tensor(twins[:1])
+    for hides in (False, True):
+        trainer = trained(config_of(hide_pairs=hides), epochs=0)
+        hidden = torch.nonzero(trainer._without(batch, nothing, GENERATOR)[: len(facts)] == 0)[:, 0]
+        assert torch.equal(hidden, GRAPH.between(batch).sort().values if hides else batch)
+
+
 @every_encoder_through_edges
 @pytest.mark.parametrize("decoder", ["distmult", "transe"])
 def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):

@@ -20,6 +20,7 @@ from newcomer.tasks.triple_classification import (
     best_threshold,
     classify,
     corrupted,
+    cross_fitted,
     fit_thresholds,
     labelled,
     roc_auc,
@@ -381,3 +382,51 @@ def test_made_up_triples_of_a_published_split():
     assert not dataset.known().contains(made.heads, made.relations, made.tails).any()
     assert (made.heads == dataset.test.heads).all() and (made.relations == dataset.test.relations).all()
     assert dataset.is_seen[made.tails].all()
+
+
+def test_few_triples_move_a_threshold_little_and_many_much():
+    # Relation 0 has 400 triples with their cut at 0, relation 1 some with theirs at 5.
+    rng = np.random.default_rng(0)
+
+    def made(count: int, cut: float) -> tuple[np.ndarray, np.ndarray]:
+        scores = rng.normal(scale=4.0, size=count) + cut
+        return scores, scores > cut
+
+    common = made(400, 0.0)
+    found = {}
+    for count in (5, 2000):
+        own = made(count, 5.0)
+        scores, truths = (np.concatenate(pair) for pair in zip(common, own, strict=True))
+        relations = np.repeat(np.array([0, 1], dtype=np.int32), [400, count])
+        thresholds = fit_thresholds(relations, scores, truths, firmness=100.0)
+        found[count] = thresholds.relations[1] - thresholds.overall, thresholds.relations[1]
+        free = fit_thresholds(relations, scores, truths)
+        assert (free.says(relations, scores) == truths)[relations == 1].all()
+    assert abs(found[5][0]) < 0.5 and abs(found[2000][1] - 5.0) < 0.1
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 3), st.booleans()), min_size=1, max_size=30))
+def test_a_firm_threshold_is_the_best_of_all_cuts_by_its_weights(rows):
+    relations = np.array([row[0] for row in rows], dtype=np.int32)
+    scores, truths = np.array([float(row[1]) for row in rows]), np.array([row[2] for row in rows])
+    found = fit_thresholds(relations, scores, truths, firmness=7.0)
+
+    def worth(relation: int, cut: float) -> float:
+        weights = (relations == relation) + 7.0 / len(rows)
+        return float((weights * ((scores >= cut) == truths)).sum())
+
+    for relation, threshold in found.relations.items():
+        best = max(worth(relation, cut) for cut in (*np.arange(-3.5, 4.0), np.inf))
+        assert worth(relation, threshold) == pytest.approx(best)
+
+
+def test_an_accuracy_that_is_cross_fitted_learns_nothing_from_noise():
+    class Noise:
+        def triple_scores(self, heads, relations, tails):
+            return np.random.default_rng(1).normal(size=len(heads))
+
+    rows = [(i % 5, 0, (i + 1 + i // 5 % 3) % 5) for i in range(400)]
+    labels = np.random.default_rng(2).integers(2, size=400).astype(np.int8)
+    triples = TripleArray(*TripleArray.of(rows).rows.T, labels)
+    found = cross_fitted(labelled_world(TEST), Noise(), triples, np.random.default_rng(0))
+    assert 0.4 < found["accuracy"] < 0.6 and 0.4 < found["auc"] < 0.6

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import complaint, make_dataset, parts_by_name
 from newcomer.errors import DatasetError
-from newcomer.graph import Graph, Ids, TripleArray
+from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray
 from newcomer.tasks.link_prediction import align
 from newcomer.training.validation import MEASURED, Exam, hold_out_newcomers, unseen_side
 from training_world import citizen, parts, settings, world
@@ -114,6 +114,69 @@ def test_false_valid_triples_are_not_asked():
     labelled = replace(DATASET, valid=TripleArray(*DATASET.valid.rows.T, labels))
     exam = hold_out_newcomers(labelled, settings("training.validation_rate=100"))
     assert [row[:3] for row in parts_by_name(exam.dataset)["test"]] == [citizen("p08", 8)]
+
+
+def labelled_town(side: str) -> InductiveDataset:
+    """Everybody knows someone; valid and test say which of such facts are true."""
+    people = [f"p{i:02}" for i in range(24)]
+    train = [*parts()["train"], ("p03", "likes", "hermit")]
+    valid = [(name, "knows", people[(i * 7 + 1) % 24]) for i, name in enumerate(people)]
+    test = {
+        "subject": [("q0", "knows", "p01"), ("q1", "knows", "p02")],
+        "object": [("p01", "knows", "q0"), ("p02", "knows", "q1")],
+        "both": [("q0", "knows", "q1"), ("q1", "knows", "q0")],
+    }[side]
+    dataset = world(train=train, valid=valid, test=test)
+    labels = np.arange(len(dataset.valid), dtype=np.int8) % 2
+    asked = TripleArray(*dataset.test.rows.T, np.array([1, 0], dtype=np.int8))
+    return replace(dataset, valid=TripleArray(*dataset.valid.rows.T, labels), test=asked)
+
+
+@pytest.mark.parametrize("side", ["subject", "object", "both"])
+def test_where_test_says_what_is_false_the_exam_does_too(side):
+    dataset = labelled_town(side)
+    exam = hold_out_newcomers(dataset, settings("training.validation_rate=20"))
+    held, source = parts_by_name(exam.dataset), parts_by_name(dataset)
+    assert exam.unseen == side and exam.has_labels
+    assert {label for *_, label in held["test"]} == {"0", "1"} and set(held["test"]) <= set(source["valid"])
+    arrived = set(exam.dataset.entities.names_of(exam.dataset.newcomers))
+    drawn = {h for h, *_ in held["test"]} if side != "object" else set()
+    drawn |= {t for _, _, t, _ in held["test"]} if side != "subject" else set()
+    assert drawn <= arrived
+    # Of the facts of those who were drawn the ones that tie two of them are gone, all others are told.
+    expected = [row for row in source["train"] if len({row[0], row[2]} & drawn) == 1]
+    assert held["aux"] == expected
+    assert held["train"] == [row for row in source["train"] if not {row[0], row[2]} & drawn]
+    if "p03" in drawn:
+        assert "hermit" in arrived  # whose only fact it was
+    # The questions are those of the true ones.
+    asked = {tuple(sorted((entity, answer))) for entity, _, answer in named(exam)}
+    assert asked == {tuple(sorted((h, t))) for h, _, t, label in held["test"] if label == "1"}
+
+
+class TripleOracle:
+    """Scores a true triple of an exam with 1 or, where it is turned round, with 0."""
+
+    def __init__(self, exam: Exam, sign: float) -> None:
+        self.true = {tuple(row) for row in exam.dataset.test.positives.rows.tolist()}
+        self.sign = sign
+
+    def triple_scores(self, heads: Ids, relations: Ids, tails: Ids) -> npt.NDArray[np.float64]:
+        rows = zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True)
+        return np.array([self.sign * (row in self.true) for row in rows])
+
+
+def test_who_tells_true_from_false_is_judged_so():
+    exam = hold_out_newcomers(labelled_town("subject"), settings("training.validation_rate=100"))
+    assert exam.judge(TripleOracle(exam, 1.0), 0) == {"auc": 1.0, "accuracy": 1.0}
+    upside_down = exam.judge(TripleOracle(exam, -1.0), 0)
+    assert upside_down["auc"] == 0.0 and upside_down["accuracy"] < 0.7
+
+
+def test_an_exam_of_one_kind_asks_as_without_labels():
+    dataset = labelled_town("subject")
+    only_true = TripleArray(*dataset.valid.rows.T, np.ones(len(dataset.valid), dtype=np.int8))
+    assert not hold_out_newcomers(replace(dataset, valid=only_true), settings()).has_labels
 
 
 @pytest.mark.parametrize("train", [OBSERVED[:1], OBSERVED[:2], [("a", "r", "b"), ("a", "s", "b")]])

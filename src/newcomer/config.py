@@ -119,6 +119,11 @@ class ModelConfig(_Settings):
     evidence: bool = _setting(
         False, "Whether all rules have a say in the answer beside the network, weighed on validation newcomers."
     )
+    judge: bool = _setting(
+        False,
+        "Whether triples are judged by what is seen around both ends, learned on observed facts, where valid says what "
+        "is false.",
+    )
     own_answers: bool = _setting(
         False, "Whether an answer is compared by its trained vector, with everyone while training, not encoded."
     )
@@ -155,6 +160,9 @@ class TrainingConfig(_Settings):
         "binary", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES
     )
     edge_dropout: float = _setting(0.0, "Share of the edges that a mini-batch does not see.", low=0, below=1)
+    hide_pairs: bool = _setting(
+        False, "Whether all other facts between the ends of a predicted one are hidden with it: for graphs of inverses."
+    )
     own_weight: float = _setting(
         0.0, "Weight in the loss of the facts as the entities' trained vectors alone score them.", low=0
     )

@@ -16,14 +16,16 @@ from newcomer.errors import InputError, shown
 from newcomer.files import looking_at
 
 FORMAT = "newcomer model"
-FORMAT_VERSION = 2  # the first has no virtual neighbours
+FORMAT_VERSION = 3  # the first has no virtual neighbours, the second its rules in words
 MANIFEST = "manifest.json"
+RULES = "rules.parquet"
+RULES_IN_WORDS = "rules.tsv"  # instead, up to format 2
 REQUIRED = (
     "config.toml",
     "entities.parquet",
     "relations.parquet",
     "observed.parquet",
-    "rules.tsv",
+    RULES,
     "metrics.json",
     "weights.safetensors",
 )
@@ -137,7 +139,7 @@ def _manifest_from(path: Path, content: Mapping[str, Any]) -> Manifest:
 
     dataset, versions = wanted(content, "dataset", dict), wanted(content, "versions", dict)
     listed = wanted(content, "files", dict)
-    _check_names(path, listed)
+    _check_names(path, listed, RULES if content["format_version"] > 2 else RULES_IN_WORDS)
     stamps = {name: wanted(listed, name, dict) for name in listed}
     return Manifest(
         newcomer=wanted(content, "newcomer", str),
@@ -159,14 +161,15 @@ def is_hash(text: str) -> bool:
     return re.fullmatch("[0-9a-f]{64}", text) is not None
 
 
-def _check_names(path: Path, listed: Mapping[str, Any]) -> None:
-    """Only names of this table are opened, so none can lead out of the folder."""
+def _check_names(path: Path, listed: Mapping[str, Any], rules: str) -> None:
+    """Only names that are known here are opened, so none can lead out of the folder."""
+    required, known = ([name if name != RULES else rules for name in names] for names in (REQUIRED, KNOWN))
     for name in listed:
-        if name not in KNOWN:
+        if name not in known:
             raise InputError(path, f"lists {shown(name)}, which is no file of a trained model", hint=COPY_AGAIN)
     groups = [VIRTUAL[: len(FILES)], VIRTUAL[len(FILES) :]]  # all three tables or none
     together = [name for group in groups if any(name in listed for name in group) for name in group]
-    for name in (*REQUIRED, *together):
+    for name in (*required, *together):
         if name not in listed:
             raise InputError(path, f"does not list {name}, which a trained model needs", hint=COPY_AGAIN)
 

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from newcomer.bundle.manifest import MANIFEST, check_files, read_manifest
+from newcomer.bundle.manifest import MANIFEST, RULES, RULES_IN_WORDS, Manifest, check_files, read_manifest
 from newcomer.bundle.parts import Bundle, Thresholds
+from newcomer.bundle.rules import read_rule_numbers
 from newcomer.bundle.tables import COPY_AGAIN, bytes_of, foreign, read_json, read_table, read_weights
 from newcomer.bundle.virtual import NEWCOMERS, SEEN, read_virtual
 from newcomer.config import Config
 from newcomer.errors import DatasetError, InputError, OptionError, shown
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.rules.neighbors import VirtualNeighbors
+from newcomer.rules.rule import RuleSet
 from newcomer.rules.rulefiles import read_rules
 
 
@@ -27,7 +29,7 @@ def read_bundle(folder: Path) -> Bundle:
         raise InputError(folder / MANIFEST, "states another seed or protocol than config.toml", hint=COPY_AGAIN)
     entities, relations = (_read_names(folder / f"{name}.parquet") for name in ("entities", "relations"))
     auxiliary, thresholds = folder / "auxiliary.parquet", folder / "thresholds.json"
-    rules = read_rules(folder / "rules.tsv", relations, entities)
+    rules = _read_rules(folder, manifest, entities, relations)
 
     def virtual(name: str) -> VirtualNeighbors | None:
         there = any(file.startswith(f"{name}/") for file in manifest.files)
@@ -73,6 +75,12 @@ def _read_facts(path: Path, entities: Vocabulary, relations: Vocabulary) -> Grap
         return Graph.build(entities, relations, TripleArray(*columns))
     except DatasetError as error:
         raise InputError(path, str(error), hint=COPY_AGAIN) from None
+
+
+def _read_rules(folder: Path, manifest: Manifest, entities: Vocabulary, relations: Vocabulary) -> RuleSet:
+    if RULES in manifest.files:
+        return read_rule_numbers(folder / RULES, len(relations), len(entities))
+    return read_rules(folder / RULES_IN_WORDS, relations, entities)
 
 
 def _read_thresholds(path: Path, relations: Vocabulary) -> Thresholds:

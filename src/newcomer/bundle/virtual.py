@@ -1,7 +1,7 @@
 """Virtual neighbours as tables of ids, and back: so that a model is loaded without inferring them again.
 
     neighbors.parquet    head, relation, tail, and how many groundings each has; sorted
-    groundings.parquet   path: whether the rule is one of paths.parquet or of rules.tsv; its row there; up to three
+    groundings.parquet   path: whether the rule is one of paths.parquet or of the model; its row there; up to three
                          premises, head_1, relation_1, tail_1 and so on, -1 where there are fewer
     paths.parquet        rules of symmetric paths: about whom, the premise path premise_1..3 and the conclusion path
                          conclusion_1..3 as oriented relations (-1 where shorter); pairs with both, and with the premise

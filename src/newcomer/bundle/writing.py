@@ -8,15 +8,25 @@ from typing import Any
 import pyarrow as pa
 
 from newcomer import __version__
-from newcomer.bundle.manifest import FORMAT, KNOWN, MANIFEST, Manifest, is_hash, manifest_bytes, stamp_of, versions_here
+from newcomer.bundle.manifest import (
+    FORMAT,
+    KNOWN,
+    MANIFEST,
+    RULES,
+    Manifest,
+    is_hash,
+    manifest_bytes,
+    stamp_of,
+    versions_here,
+)
 from newcomer.bundle.parts import BundleParts, Thresholds
+from newcomer.bundle.rules import problem_of, write_rule_numbers
 from newcomer.bundle.tables import json_bytes, plain, read_json, write_table, write_weights
 from newcomer.bundle.virtual import NEWCOMERS, SEEN, write_virtual
 from newcomer.config import config_hash, to_toml
 from newcomer.errors import DatasetError, InputError, OptionError, OutputError, shown
 from newcomer.files import fresh_folder, looking_at
 from newcomer.graph import TripleArray
-from newcomer.rules.rulefiles import write_rules
 
 
 def write_bundle(folder: Path, parts: BundleParts, force: bool = False) -> Manifest:
@@ -38,6 +48,9 @@ def _check_parts(parts: BundleParts) -> None:
     if parts.rules.num_relations != graph.num_relations:
         rules, facts = f"{parts.rules.num_relations:,}", f"{graph.num_relations:,}"
         raise DatasetError(f"the rules speak of {rules} relations, but the observed graph has {facts}")
+    problem = problem_of(parts.rules, graph.num_entities)
+    if problem is not None:
+        raise DatasetError(f"the table of rules {problem}")
     if other is not None and (other.entities != graph.entities or other.relations != graph.relations):
         raise DatasetError("the auxiliary facts have other vocabularies than the observed graph")
     for name in parts.thresholds.relations if parts.thresholds else ():
@@ -69,7 +82,7 @@ def _write_files(folder: Path, parts: BundleParts) -> None:
     _write_triples(folder / "observed.parquet", parts.observed.triples)
     if parts.auxiliary is not None:
         _write_triples(folder / "auxiliary.parquet", parts.auxiliary.triples)
-    write_rules(parts.rules, folder / "rules.tsv", relations, entities)
+    write_rule_numbers(folder / RULES, parts.rules)
     for name, found in ((SEEN, parts.neighbors), (NEWCOMERS, parts.newcomer_neighbors)):
         if found is not None:
             write_virtual(folder / name, found)

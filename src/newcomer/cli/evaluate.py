@@ -38,6 +38,14 @@ CandidatesOption = Annotated[str | None, typer.Option("--candidates", help="all 
 TiesOption = Annotated[
     str | None, typer.Option("--ties", help="Rank of a tie: mean, optimistic or pessimistic [default: mean].")
 ]
+ThresholdsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--thresholds",
+        help="From which score on a triple is true: by held-out newcomers, or by valid [default: newcomers, where the "
+        "model has such thresholds and test asks about newcomers].",
+    ),
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]
 
 KnownFactsOption = Annotated[
@@ -124,6 +132,7 @@ def evaluate(
         Path | None, typer.Option("--ranks", help="Write the rank of every answer to a Parquet file.")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FOLDER", help="Draw pictures (PNG) into it.")] = None,
+    thresholds: ThresholdsOption = None,
     known_facts: KnownFactsOption = None,
     known_facts_seed: KnownFactsSeedOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where the report goes [default: RUN/result.json].")] = None,
@@ -136,6 +145,7 @@ def evaluate(
     reading: "ReadOptions",
 ) -> None:
     """Measure a trained model on the test part of its data set."""
+    from newcomer.errors import OptionError
     from newcomer.training.evaluation import (
         CLASSIFICATION,
         default_task,
@@ -144,15 +154,17 @@ def evaluate(
     )
 
     started = time.monotonic()
-    groups = check_names(task, by)
+    groups = check_names(task, by, thresholds)
     asking = Asking(filter_name, full_graph, candidates, ties, rules_row, ranks, plot)
     protocol = asking.protocol
     cut = facts_cut(known_facts, known_facts_seed)
     check_outputs(run, ranks, plot, out, force)
     bundle = read_run(run)
     dataset = data_of(run, bundle, data, any_data, reading)
-    case = case_of(bundle, dataset, device, threads, seed, cut)
+    case = case_of(bundle, dataset, device, threads, seed, cut, thresholds)
     chosen = task or default_task(dataset)
+    if thresholds is not None and chosen != CLASSIFICATION:
+        raise OptionError("link prediction knows no --thresholds; leave it out, or pass --task triple-classification")
     if chosen == CLASSIFICATION:
         asking.refuse(groups)
         report = _classification(case, plot, groups, started)
@@ -167,10 +179,13 @@ def evaluate(
         typer.echo(f"the report is in {place}")
 
 
-def check_names(task: str | None, by: Sequence[str] | None) -> list[str]:
+def check_names(task: str | None, by: Sequence[str] | None, thresholds: str | None = None) -> list[str]:
     """Refuse names that do not exist; gives the breakdowns, each once."""
     from newcomer.errors import unknown_name
-    from newcomer.training.evaluation import BREAKDOWN_NAMES, TASKS
+    from newcomer.training.evaluation import BREAKDOWN_NAMES, TASKS, THRESHOLDS
+
+    if thresholds is not None and thresholds not in THRESHOLDS:
+        raise unknown_name("kind of thresholds", thresholds, THRESHOLDS)
 
     if task is not None and task not in TASKS:
         raise unknown_name("task", task, TASKS)
@@ -281,12 +296,13 @@ def case_of(
     threads: int | None,
     seed: int,
     cut: "FactsCut | None" = None,
+    thresholds: str | None = None,
 ) -> "Case":
     """What is measured, with the device by name."""
     from newcomer.training.evaluation import Case
     from newcomer.training.fit import choose_device
 
-    return Case(bundle, dataset, choose_device(device), threads, seed, cut)
+    return Case(bundle, dataset, choose_device(device), threads, seed, cut, thresholds)
 
 
 def _ranking(
@@ -412,7 +428,8 @@ def _print_truths(parts: Sequence[tuple[str, Mapping[str, Any]]], counts: Sequen
 
 
 def _print_classification_notes(report: "Report") -> None:
-    typer.echo(f"{report['queries']:,} triples; figures in percent; thresholds from valid")
+    whom = {"newcomers": "newcomers that were held out of the observed graph", "valid": "valid"}[report["thresholds"]]
+    typer.echo(f"{report['queries']:,} triples; figures in percent; thresholds from {whom}")
     if report["made_up_negatives"]:
         parts = " and ".join(report["made_up_negatives"])
         typer.echo(f"{parts} without labels: as many false triples were made up, by seed {report['evaluation_seed']}")

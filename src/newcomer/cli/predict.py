@@ -28,7 +28,7 @@ from newcomer.cli.written import ANSWERS, SUGGESTIONS, Found, in_words, line, to
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
-    from newcomer.predictor import Answer, Because, Predictor, Suggestion
+    from newcomer.predictor import Answer, Predictor, Suggestion
 
 RelationOption = Annotated[
     list[str] | None,
@@ -175,7 +175,7 @@ def explain(
                     typer.echo(json.dumps(_told_in_full(about, answer), ensure_ascii=False))
                     continue
                 typer.echo(f"{in_words(_fact(about, answer))}, truth {answer.truth:.2f}")
-                for sentence in _sentences(answer.because, top):
+                for sentence in _sentences(answer, top):
                     typer.echo(f"  {sentence}")
 
 
@@ -279,10 +279,16 @@ def _fact(about: dict[str, Any], answer: "Answer | Suggestion") -> tuple[str, st
 def _told_in_full(about: dict[str, Any], answer: "Answer | Suggestion") -> dict[str, Any]:
     weighed = [{"fact": list(one.fact), "share": one.share} for one in answer.because.weighed]
     without = answer.because.without
-    return {**line(about, answer), "weighed": weighed, "without": None if without is None else list(without)}
+    decided = {"weighed": weighed, "without": None if without is None else list(without)}
+    return {**line(about, answer), "parts": answer.because.parts, **decided}
 
 
-def _sentences(because: "Because", top: int) -> Iterator[str]:
+def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
+    because = answer.because
+    if because.parts:
+        shown = {voice: f"{part:+.2f}" for voice, part in because.parts.items()}
+        parts = ", ".join(f"{voice} {part}" for voice, part in shown.items() if float(part))
+        yield f"score {answer.score:.2f} = {parts}"
     for grounding in because.groundings[:REASONS]:
         yield f"because {grounding}"
     if len(because) > REASONS:

@@ -27,7 +27,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="statistics, classification, link-prediction, ablation, decoders or unseen-share; "
+            help="statistics, classification, link-prediction, ablation, decoders, unseen-share or other-graphs; "
             "`report` writes the page of results anew and runs nothing.",
         ),
     ],

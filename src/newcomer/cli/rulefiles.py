@@ -36,18 +36,21 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Rule files: look at, convert, measure.", no_args_is_help=True, rich_markup_mode=None)
 
-RulesArgument = Annotated[Path, typer.Argument(metavar="RULES", help="A rule file that `newcomer mine` wrote.")]
+RulesArgument = Annotated[
+    Path, typer.Argument(metavar="RULES", help="A rule file that `newcomer mine` wrote, or a trained model.")
+]
 
 
 @app.command()
 def show(rules: RulesArgument, as_json: JsonOption = False) -> None:
-    """Say what a rule file holds."""
+    """Say what rules a file or a model holds."""
     import numpy as np
 
     from newcomer.rules.rule import Kind
-    from newcomer.rules.rulefiles import read_rule_table
 
-    found, relations, _ = read_rule_table(rules)
+    found = _rules_of(rules)[0]
+    named = np.concatenate([found.heads, *(body[body >= 0] for body in (found.body1, found.body2, found.body3))])
+    relations = np.unique(named % max(found.num_relations, 1))
     kinds = {kind.name.lower(): int((found.kinds == kind).sum()) for kind in Kind if (found.kinds == kind).any()}
     confident = {f"{share:g}": int((np.nan_to_num(found.pca_confidence) >= share).sum()) for share in (0.5, 0.8, 0.95)}
     if as_json:
@@ -70,17 +73,27 @@ def top(
     from newcomer.errors import unknown_name
     from newcomer.graph import Graph, TripleArray
     from newcomer.rules.neighbors import MEASURES
-    from newcomer.rules.rulefiles import read_rule_table
 
     if measure not in MEASURES:
         raise unknown_name("measure", measure, MEASURES)
-    found, relations, entities = read_rule_table(rules)
+    found, relations, entities = _rules_of(rules)
     if relation is not None:
         found = _concluding(found, relation, relations, rules)
     if len(found) == 0:
         typer.echo(f"{rules} holds no rules")
     title = "Best rules" if relation is None else f"Best of {len(found):,} rules for {relation}"
     print_best(found, Graph.build(entities, relations, TripleArray.empty()), count, measure, title)
+
+
+def _rules_of(path: Path) -> "tuple[RuleSet, Vocabulary, Vocabulary]":
+    """The rules of a file or of a model's folder, with relations and entities."""
+    from newcomer.bundle import read_bundle
+    from newcomer.rules.rulefiles import read_rule_table
+
+    if not path.is_dir():
+        return read_rule_table(path)
+    bundle = read_bundle(path)
+    return bundle.rules, bundle.observed.relations, bundle.observed.entities
 
 
 def _concluding(found: "RuleSet", relation: str, relations: "Vocabulary", source: Path) -> "RuleSet":
@@ -107,16 +120,21 @@ def _concluding(found: "RuleSet", relation: str, relations: "Vocabulary", source
 @app.command()
 @takes_read_options
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A rule file.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A rule file, or a trained model.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The rule file to write.")],
-    data: Annotated[str, typer.Option("--data", help="The graph whose relations and entities the rules name.")],
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="The graph whose relations and entities the rules name; a model has its own."),
+    ] = None,
     read_as: Annotated[str, typer.Option("--from", help="Format of IN: tsv (ours), amie or anyburl.")] = "tsv",
     write_as: Annotated[str, typer.Option("--to", help="Format of OUT: tsv (ours), amie or anyburl.")] = "tsv",
     force: ForceOption = False,
     *,
     reading: "ReadOptions",
 ) -> None:
-    """Turn our rule files into AMIE's or AnyBURL's, and back."""
+    """Turn our rule files, or a model's rules, into AMIE's or AnyBURL's, and back."""
+    from newcomer.bundle import read_bundle
+    from newcomer.errors import OptionError
     from newcomer.rules.horn import tail_side
     from newcomer.rules.rulefiles import READERS, write_amie, write_anyburl, write_rules
 
@@ -126,11 +144,17 @@ def convert(
 
             raise unknown_name("rule format", form, READERS)
     refuse_existing(out, force)
-    dataset = load(data, reading).dataset
-    names = dataset.relations, dataset.entities
-    rules = READERS[read_as](source, *names)
+    if source.is_dir():
+        bundle = read_bundle(source)
+        rules, graph = bundle.rules, bundle.observed
+    elif data is None:
+        raise OptionError("--data is missing; name the graph whose relations and entities the rules name")
+    else:
+        graph = load(data, reading).dataset.observed
+        rules = READERS[read_as](source, graph.relations, graph.entities)
+    names = graph.relations, graph.entities
     if write_as == "amie":
-        write_amie(rules, out, *names, tail_side(dataset.observed))
+        write_amie(rules, out, *names, tail_side(graph))
     elif write_as == "anyburl":
         write_anyburl(rules, out, *names)
     else:

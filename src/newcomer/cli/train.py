@@ -235,10 +235,11 @@ def _lines() -> "Iterator[Listener]":
 
 def _figures(record: "Figures", state: "RunState") -> str:
     text = f"loss {record['loss']:.4f}"
-    if "mrr" in record:
-        text += f", validation MRR {100 * record['mrr']:.1f}"
+    chosen_by = "auc" if "auc" in state.best else "mrr"  # where the data set says what is false
+    if chosen_by in record:
+        text += f", validation {chosen_by.upper()} {100 * record[chosen_by]:.1f}"
     if state.best and record["phase"] == "search":
-        text += f", best {100 * state.best['mrr']:.1f} after epoch {state.best_epoch}"
+        text += f", best {100 * state.best[chosen_by]:.1f} after epoch {state.best_epoch}"
     return text
 
 

@@ -74,6 +74,10 @@ class Decoder(nn.Module, ABC):
 
     def relation_vectors(self, relations: Tensor, turned: bool = False) -> Tensor:
         """Vectors (n, dim) of relations in [0, 2R), or of their inverses; an id beyond the range is an IndexError."""
+        if not torch.is_grad_enabled():  # a few are looked up among many: turn those alone
+            inverse = relations >= self.num_relations
+            found = functional.embedding(torch.where(inverse, relations - self.num_relations, relations), self.vectors)
+            return torch.where((inverse != turned)[:, None], self.inverse(found), found)
         both = self.vectors, self.inverse(self.vectors)
         return functional.embedding(relations, torch.cat(both[::-1] if turned else both))
 
@@ -97,7 +101,17 @@ class Decoder(nn.Module, ABC):
 
 
 class DotDecoder(Decoder):
-    """Decoders whose score is the dot product of query and tail."""
+    """Decoders whose score is the dot product of query and tail, and whose query is a product of numbers."""
+
+    @staticmethod
+    @abstractmethod
+    def numbers(vectors: Tensor) -> Tensor:
+        """Vectors (n, dim) as numbers, real or complex: asking multiplies them, inverse relations are conjugates."""
+
+    @staticmethod
+    @abstractmethod
+    def vector(numbers: Tensor) -> Tensor:
+        """The vectors of such numbers."""
 
     def fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         return (queries * tails).sum(dim=-1)
@@ -110,6 +124,14 @@ class DotDecoder(Decoder):
 
 class DistMult(DotDecoder):
     """score = sum of h * r * t; symmetric, so a relation and its inverse share a vector."""
+
+    @staticmethod
+    def numbers(vectors: Tensor) -> Tensor:
+        return vectors
+
+    @staticmethod
+    def vector(numbers: Tensor) -> Tensor:
+        return numbers
 
     @staticmethod
     def inverse(vectors: Tensor) -> Tensor:
@@ -131,6 +153,14 @@ class ComplEx(DotDecoder):
         if dim % 2:
             raise OptionError(f"dim={shown(dim)}: complex needs an even dim, half of it real and half imaginary parts")
         super().__init__(num_relations, dim, generator)
+
+    @staticmethod
+    def numbers(vectors: Tensor) -> Tensor:
+        return torch.complex(*vectors.chunk(2, dim=-1))
+
+    @staticmethod
+    def vector(numbers: Tensor) -> Tensor:
+        return torch.cat([numbers.real, numbers.imag], dim=-1)
 
     @staticmethod
     def cubes(vectors: Tensor) -> Tensor:

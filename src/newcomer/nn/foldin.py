@@ -15,14 +15,16 @@ was expected instead: each fact's part in the vector, and so in every score, can
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from newcomer.nn.decoders import Decoder, DotDecoder
 from newcomer.nn.encoders import Encoder, States, join_edges
-from newcomer.nn.folding import Heard, Problem, descend, solve_all
+from newcomer.nn.folding import Heard, Point, Problem, descend_one, solve_all
 from newcomer.nn.layers import Edges
 from newcomer.nn.sparse import Rows
 
@@ -128,19 +130,34 @@ class FoldInEncoder(Encoder):
         return Facts(self._along(kinds), summed, tails, vectors[distinct])
 
     def solve(self, facts: Facts) -> Tensor:
-        """(d,): the vector."""
-        candidates, excess = self._candidates(facts)
-        towards = self._turned(facts.relations)
+        """(d,): the vector.
 
-        def cost(vectors: Tensor) -> tuple[Tensor, Tensor]:
-            vector, asked = vectors[0], self._asked(vectors[0], facts)
-            total, expected = self._expected(asked, candidates, excess)
-            unlikely = torch.dot(facts.weights, total) - torch.sum(asked * facts.tails)
-            pulled = self._pull(expected, facts.weights, facts.tails, towards).sum(dim=0)
-            slope = torch.add(pulled, vector, alpha=2 * RIDGE)
-            return (unlikely + RIDGE * torch.dot(vector, vector))[None], slope[None]
+        Every vector is taken as numbers of which asking is a product; in scores they count as pairs of real ones.
+        """
+        decoder, (candidates, excess) = self._decoder, self._candidates(facts)
+        relations, others = decoder.numbers(facts.relations), _flat(decoder.numbers(candidates))
+        stated_tails, weights = decoder.numbers(facts.tails).numpy(), facts.weights.numpy()
+        along, turned = relations.numpy(), relations.conj().resolve_conj().numpy()
+        stated = _real((stated_tails * turned).sum(axis=0))
+        asked, expected = np.empty_like(along), np.empty_like(along)
+        asking, expecting = torch.from_numpy(_real(asked)), torch.from_numpy(_real(expected))
+        scores = others.new_empty(len(relations), len(others))
 
-        return descend(cost, facts.tails.new_zeros(1, facts.tails.shape[1]))[0]
+        def cost(point: Point) -> tuple[float, Point]:
+            # Large products by torch, on as many threads as it may use; what is small by numpy, which begins sooner.
+            np.multiply(point.view(along.dtype), along, out=asked)
+            torch.addmm(excess, asking, others.T, out=scores)
+            top = scores.amax(dim=1)
+            total = scores.sub_(top[:, None]).exp_().sum(dim=1).numpy()
+            torch.mm(scores, others, out=expecting)
+            np.multiply(expected, (weights / total)[:, None], out=expected)
+            np.multiply(expected, turned, out=expected)
+            slope = _real(expected.sum(axis=0)) - stated + 2 * RIDGE * point
+            unlikely = float(weights @ (np.log(total) + top.numpy())) - float(point @ stated)
+            return unlikely + RIDGE * float(point @ point), slope
+
+        found = torch.from_numpy(descend_one(cost, np.zeros_like(stated)))
+        return decoder.vector(found.view(relations.dtype))
 
     def pulls(self, vector: Tensor, relations: Tensor, tails: Tensor, facts: Facts) -> Tensor:
         """(k, d): which way each of an entity's facts, (relation, tail's vector), pulls its vector."""
@@ -171,8 +188,8 @@ class FoldInEncoder(Encoder):
         return self._decoder.asked(torch.addcmul(-tails, weights[:, None], expected), towards)
 
     @property
-    def _decoder(self) -> Decoder:
-        decoder: Decoder = self.__dict__["decoder"]
+    def _decoder(self) -> DotDecoder:
+        decoder: DotDecoder = self.__dict__["decoder"]
         return decoder
 
     def _along(self, relations: Tensor) -> Tensor:
@@ -205,6 +222,16 @@ class FoldInEncoder(Encoder):
             pulls = self._decoder.asked(self.pulls(vector, relations, vectors[columns], facts), along)
             shares[heard] = (pulls @ seen_so[0] * weights).clamp_min(0)
         return (shares / shares.sum().clamp_min(1e-12)).to(entity.device)
+
+
+def _flat(numbers: Tensor) -> Tensor:
+    """Numbers, real or complex, as real ones in the same place."""
+    return torch.view_as_real(numbers).flatten(-2) if numbers.is_complex() else numbers
+
+
+def _real(numbers: npt.NDArray[Any]) -> Point:
+    """The same for arrays of numpy."""
+    return numbers.view(numbers.real.dtype)
 
 
 class _Rows(NamedTuple):

@@ -51,10 +51,13 @@ class Names:
         """The name of a relation's id."""
         return self._relations[identifier]
 
+    @cached_property
+    def _seen(self) -> dict[str, int]:
+        return {name: identifier for identifier, name in enumerate(self._entities[: self.num_seen])}
+
     def seen(self, name: str) -> int:
         """The id of a seen entity, else ``UNKNOWN``."""
-        found = self.entities.id(name)
-        return found if found < self.num_seen else UNKNOWN
+        return self._seen.get(name, UNKNOWN)
 
     def relation(self, name: object) -> int:
         """The id of a relation; an error with the nearest name where there is none."""
@@ -280,6 +283,8 @@ class Group:
 
     def name(self, identifier: int, names: Names) -> str:
         """The name of a member or of a seen entity."""
-        if identifier < names.num_seen:
-            return names.entity(identifier)
-        return self.names[int(np.searchsorted(self.ids, identifier))]
+        return names.entity(identifier) if identifier < names.num_seen else self._members[identifier]
+
+    @cached_property
+    def _members(self) -> dict[int, str]:
+        return dict(zip(self.ids.tolist(), self.names, strict=True))

@@ -1,19 +1,23 @@
 """Whether triples count as true, and how true they are.
 
 A calibrated model reads a triple's truth off the curve for triples, from the evidence for its tail as an answer to
-(head, relation, ?); half of the triples that curve was learned from were true.
+(head, relation, ?); half of the triples that curve was learned from were true. Where the model has a judge of triples
+(`newcomer.training.judging`), its score is the evidence: it goes by all facts that are known in this state.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 
 from newcomer.bundle import Thresholds
+from newcomer.graph import Graph, TripleArray, Vocabulary, concatenate
+from newcomer.nn.judge import Judge as Network
 from newcomer.predictor.answers import Verdict
 from newcomer.predictor.book import Triple
 from newcomer.predictor.state import Mind, Scores, State
-from newcomer.tasks.calibration import Curve, evidence, plain_truths
+from newcomer.tasks.calibration import Curve, evidence, judged_evidence, plain_truths
+from newcomer.training.judging import JudgeScorer
 
 HALF = 0.5  # from which truth on a triple counts as true, where there are no thresholds
 
@@ -21,11 +25,15 @@ HALF = 0.5  # from which truth on a triple counts as true, where there are no th
 class Judge:
     """A model that classifies in one state of newcomers."""
 
-    def __init__(self, mind: Mind, state: State, curve: Curve | None, limits: Thresholds | None) -> None:
-        self.mind, self.state, self.curve, self.limits = mind, state, curve, limits
+    def __init__(
+        self, mind: Mind, state: State, curve: Curve | None, limits: Thresholds | None, network: Network | None = None
+    ) -> None:
+        self.mind, self.state, self.curve, self.limits, self.network = mind, state, curve, limits, network
 
     def verdicts(self, facts: Sequence[Triple]) -> list[Verdict]:
         """One a triple; those about one head and relation are scored together, and no other scores are kept."""
+        if self.network is not None and facts:
+            return self._judged(facts, self.network)
         found: dict[int, Verdict] = {}
         order = sorted(range(len(facts)), key=lambda place: (facts[place][:2], place))
         for (head, name), places in groupby(order, key=lambda place: facts[place][:2]):
@@ -40,8 +48,22 @@ class Judge:
         needed = self.mind.blend is not None or self.curve is not None
         return self.mind.scores(self.state, head, relation) if needed else None
 
+    def _judged(self, facts: Sequence[Triple], network: Network) -> list[Verdict]:
+        """One a triple, by the judge."""
+        state, relations = self.state, np.array([self.mind.names.relation(fact[1]) for fact in facts], dtype=np.int32)
+        heads, tails = (np.array([state.candidate(fact[end]) for fact in facts], dtype=np.int32) for end in (0, 2))
+        scores = JudgeScorer(network, _known(self.mind, state)).triple_scores(heads, relations, tails)
+        if self.curve is None:
+            truths = plain_truths(scores, np.arange(len(scores)), shares=False)
+        else:
+            truths = self.curve.truths(judged_evidence(scores), relations)
+        rows = zip(facts, scores.tolist(), truths.tolist(), strict=True)
+        return [self._said(fact, score, truth) for fact, score, truth in rows]
+
     def _verdict(self, fact: Triple, relation: int, row: Scores | None) -> Verdict:
-        score, truth = self._score(fact, relation, row), self._truth(fact, relation, row)
+        return self._said(fact, self._score(fact, relation, row), self._truth(fact, relation, row))
+
+    def _said(self, fact: Triple, score: float, truth: float) -> Verdict:
         if self.limits is None:
             is_true = truth >= HALF
         else:
@@ -62,3 +84,15 @@ class Judge:
         left_out = self.mind.known(self.state, fact[0], relation)
         left_out[answer] = False
         return float(self.curve.truths(evidence(row, left_out, answer), relation)[0])
+
+
+def _known(mind: Mind, state: State) -> Graph:
+    """All facts that are known, between candidates by their places."""
+    everyone = Vocabulary([*islice(mind.names.entities, mind.names.num_seen), *state.newcomers])
+    told = [
+        (state.candidate(head), relation, state.candidate(tail))
+        for name in state.newcomers
+        for head, relation, tail in state.book.facts[name]
+    ]
+    triples = concatenate([mind.observed.triples, TripleArray.of(told)])
+    return Graph.build(everyone, mind.names.relations, triples)

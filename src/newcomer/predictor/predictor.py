@@ -26,6 +26,7 @@ from newcomer.tasks.breakdown import facts_groups
 from newcomer.tasks.calibration import best, evidence, plain_truths
 from newcomer.training.calibrating import calibration_of
 from newcomer.training.fit import choose_device
+from newcomer.training.judging import judge_of
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself
 
@@ -51,6 +52,7 @@ class Predictor:
     def __init__(self, bundle: Bundle, device: str = "cpu", threads: int | None = None) -> None:
         self.bundle = bundle
         self.calibration = calibration_of(bundle)
+        self.judge = judge_of(bundle.weights, bundle.observed.num_relations)
         self._mind = Mind(bundle, choose_device(device), threads)
         self._shared = _Shared(self._mind)
         self._state = self._mind.first
@@ -173,7 +175,8 @@ class Predictor:
         [True, False]
         """
         curve = None if self.calibration is None else self.calibration.triples
-        return Judge(self._mind, self._state, curve, self.bundle.thresholds).verdicts([named(row) for row in triples])
+        judge = Judge(self._mind, self._state, curve, self.bundle.thresholds, self.judge)
+        return judge.verdicts([named(row) for row in triples])
 
     def confidence(self, entity: str) -> Confidence:
         """How much is known of an entity: whether it is enough for any answer, and which relation to learn next.
@@ -291,6 +294,7 @@ class Predictor:
 
     def _neighbors(self, state: State, entity: str) -> Iterator[Neighbor]:
         mind, seat = self._mind, state.seat(entity)
+        seat = None if seat is None else mind.inferred_seat(seat)
         graph = mind.embedder.graph if seat is None else seat.arrival.graph
         labels = mind.embedder.labels if seat is None else seat.arrival.labels
         row = mind.names.seen(entity) if seat is None else seat.place

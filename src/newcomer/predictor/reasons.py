@@ -4,10 +4,11 @@ All of it is found when it is looked at, in the state of newcomers in which the 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from newcomer.graph import Mask
@@ -17,6 +18,7 @@ from newcomer.predictor.state import Mind, Scores, State
 from newcomer.rules.neighbors import LOGIC, PATH, VirtualNeighbors
 from newcomer.rules.rule import NONE
 
+SHOWN = 2  # digits of a confidence that a reader sees
 TRIES = 20  # facts that are left out in turn to find the one that an answer hangs on
 
 
@@ -55,6 +57,11 @@ class Query:
     def weighed(self) -> tuple[Weighed, ...]:
         """The entity's known facts by the attention they have; the same for all answers."""
         return attention(self.mind, self.state, self.entity, self.relation)
+
+    @cached_property
+    def parts(self) -> dict[str, Scores]:
+        """What each voice adds to the scores of all candidates."""
+        return self.mind.parts(self.state, self.entity, self.relation)
 
     @cached_property
     def tied(self) -> set[str]:
@@ -97,10 +104,77 @@ class Conclusions:
 
     def groundings(self, fact: Fact) -> tuple[Grounding, ...]:
         """All groundings of one conclusion, strongest first."""
-        found = groundings_of(self.mind, self.found, self.group, fact)
-        if self.paths is None:
-            return found
-        return in_order([*found, *_those(self.mind, self.paths, self.group, fact, PATH)])
+        return in_order(one for part in self._parts(fact) for one in part.told(self.mind, self.group))
+
+    def strongest(self, fact: Fact) -> Grounding | None:
+        """The first of them; the others are not put into words."""
+        best = [one for part in self._parts(fact) for one in part.strongest().told(self.mind, self.group)]
+        return in_order(best)[0] if best else None
+
+    def _parts(self, fact: Fact) -> list["Grounds"]:
+        ends = ends_of(self.mind, self.group, fact)
+        found = [] if self.found is None else [Grounds.of(self.found, *ends)]
+        return found if self.paths is None else [*found, Grounds.of(self.paths, *ends).by(PATH)]
+
+
+@dataclass(frozen=True, eq=False)
+class Grounds:
+    """The groundings of one conclusion: rows of those of all."""
+
+    virtual: VirtualNeighbors
+    rows: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, virtual: VirtualNeighbors, head: int, relation: int, tail: int) -> "Grounds":
+        """Of this triple, which stands there at most once."""
+        triples = virtual.triples
+        which = np.flatnonzero((triples.tails == tail) & (triples.heads == head) & (triples.relations == relation))
+        spans = [np.arange(virtual.offsets[row], virtual.offsets[row + 1]) for row in which.tolist()]
+        return cls(virtual, spans[0] if spans else np.empty(0, dtype=np.int64))
+
+    def by(self, source: int) -> "Grounds":
+        """Those by logic rules, or by symmetric paths."""
+        return replace(self, rows=self.rows[self.virtual.grounding_source[self.rows] == source])
+
+    def strongest(self) -> "Grounds":
+        """Those of which one comes first; only words could tell them apart."""
+        if len(self.rows) < 2:
+            return self
+        confidences = self.virtual.grounding_strength[self.rows]
+        rounded = np.array([round(one, SHOWN) for one in confidences.tolist()])
+        facts = (self.virtual.premises[self.rows, :, 1] != NONE).sum(axis=1)
+        keep = np.arange(len(self.rows))
+        for column in (-rounded, facts, -confidences, -self._supports()):
+            keep = keep[column[keep] == column[keep].min()]
+        return replace(self, rows=self.rows[keep])
+
+    def _supports(self) -> npt.NDArray[np.int64]:
+        virtual, rules = self.virtual, self.virtual.grounding_rule[self.rows]
+        logic, found = virtual.grounding_source[self.rows] == LOGIC, np.zeros(len(rules), dtype=np.int64)
+        found[logic], found[~logic] = virtual.rules.support[rules[logic]], virtual.path_rules.common[rules[~logic]]
+        return found
+
+    def told(self, mind: Mind, group: Group | None) -> Iterator[Grounding]:
+        """In words."""
+        names, virtual = mind.names, self.virtual
+
+        def name(identifier: int) -> str:
+            return names.entity(identifier) if group is None else group.name(identifier, names)
+
+        # As lists: there may be hundreds, and single numbers of an array are slow to get at.
+        columns = virtual.grounding_source, virtual.grounding_rule, virtual.grounding_strength, virtual.premises
+        rows = zip(*(column[self.rows].tolist() for column in columns), self._supports().tolist(), strict=True)
+        for source, rule, strength, premises, support in rows:
+            if source == LOGIC:
+                text = mind.rule_text(virtual.rules, rule)
+            else:
+                text = virtual.path_rules.text(rule, names.relations)
+            facts = tuple(
+                (name(head), names.relation_name(relation), name(tail))
+                for head, relation, tail in premises
+                if relation != NONE
+            )
+            yield Grounding(text, strength, support, facts)
 
 
 def rank_of(scores: Scores, place: int, left_out: Mask) -> int:
@@ -123,8 +197,8 @@ class Because:
         return len(self.groundings)
 
     def __str__(self) -> str:
-        if self.groundings:
-            return f"because {self.groundings[0]}"
+        if self.strongest is not None:
+            return f"because {self.strongest}"
         if self.weighed:
             head, relation, tail = self.weighed[0].fact
             return f"no rule infers it; {relation}({head}, {tail}) weighed most ({self.weighed[0].share:.0%})"
@@ -136,20 +210,39 @@ class Because:
     @cached_property
     def groundings(self) -> tuple[Grounding, ...]:
         """The rules that infer the answer, each with its premises, strongest first."""
+        return next(filter(None, (concluded.groundings(self._fact) for concluded in self._concluded())), ())
+
+    @cached_property
+    def strongest(self) -> Grounding | None:
+        """The first of the groundings, which is found sooner than all."""
+        return next(filter(None, (concluded.strongest(self._fact) for concluded in self._concluded())), None)
+
+    @property
+    def _fact(self) -> Fact:
+        return self._query.triple(self._answer)
+
+    def _concluded(self) -> Iterator[Conclusions]:
+        """What rules conclude about the ends of the answer: the first that has it tells why."""
         query, names = self._query, (self._query.entity, self._answer)
         new = [name for name in names if name in query.state.seats]
         if len(new) == len(names) and self._answer not in query.tied:
-            return ()
+            return
         for name in new or names[:1]:
-            found = query.concluded(name).groundings(query.triple(self._answer))
-            if found:
-                return found
-        return ()
+            yield query.concluded(name)
 
     @cached_property
     def weighed(self) -> tuple[Weighed, ...]:
         """The entity's known facts by the attention they have; none where the encoder has no query-aware layer."""
         return self._query.weighed
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What network, rules and counts each add to the answer's score, which is their sum.
+
+        There are none where the network alone decides (a model without ``model.evidence``).
+        """
+        place = self._query.state.candidate(self._answer)
+        return {voice: float(part[place]) for voice, part in self._query.parts.items()}
 
     @cached_property
     def without(self) -> Triple | None:
@@ -184,7 +277,16 @@ def groundings_of(
     mind: Mind, virtual: VirtualNeighbors | None, group: Group | None, fact: Fact
 ) -> tuple[Grounding, ...]:
     """All groundings of one conclusion, strongest first."""
-    return () if virtual is None else in_order(_those(mind, virtual, group, fact))
+    return Conclusions(mind, group, virtual, None).groundings(fact)
+
+
+def ends_of(mind: Mind, group: Group | None, fact: Fact) -> tuple[int, int, int]:
+    """A fact by the ids that rules know its ends by."""
+    ends = []
+    for name in (fact[0], fact[2]):
+        seen = mind.names.seen(name)
+        ends.append(seen if seen >= 0 or group is None else group.id(name))
+    return ends[0], fact[1], ends[1]
 
 
 def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
@@ -192,50 +294,9 @@ def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
 
     def key(one: Grounding) -> tuple[float, int, float, int, str, tuple[Triple, ...]]:
         # Of reasons that read alike in strength the shorter one is the better told.
-        return -round(one.confidence, 2), len(one.premises), -one.confidence, -one.support, one.rule, one.premises
+        return -round(one.confidence, SHOWN), len(one.premises), -one.confidence, -one.support, one.rule, one.premises
 
     return tuple(sorted(found, key=key))
-
-
-def _those(
-    mind: Mind, virtual: VirtualNeighbors, group: Group | None, fact: Fact, source: int | None = None
-) -> Iterator[Grounding]:
-    """The groundings of one conclusion, by logic rules and symmetric paths or by one of them."""
-    names = mind.names
-    ends = []
-    for name in (fact[0], fact[2]):
-        seen = names.seen(name)
-        ends.append(seen if seen >= 0 or group is None else group.id(name))
-    triples = virtual.triples
-    rows = np.flatnonzero((triples.heads == ends[0]) & (triples.relations == fact[1]) & (triples.tails == ends[1]))
-    for row in rows.tolist():
-        yield from _each(mind, virtual, group, row, source)
-
-
-def _each(
-    mind: Mind, virtual: VirtualNeighbors, group: Group | None, row: int, wanted: int | None
-) -> Iterator[Grounding]:
-    names, which = mind.names, slice(int(virtual.offsets[row]), int(virtual.offsets[row + 1]))
-
-    def name(identifier: int) -> str:
-        return names.entity(identifier) if group is None else group.name(identifier, names)
-
-    # As lists: there may be hundreds, and single numbers of an array are slow to get at.
-    columns = virtual.grounding_source, virtual.grounding_rule, virtual.grounding_strength, virtual.premises
-    for source, rule, strength, premises in zip(*(column[which].tolist() for column in columns), strict=True):
-        if wanted not in (None, source):
-            continue
-        if source == LOGIC:
-            text, support = mind.rule_text(virtual.rules, rule), int(virtual.rules.support[rule])
-        else:
-            text = virtual.path_rules.text(rule, names.relations)
-            support = int(virtual.path_rules.common[rule])
-        facts = tuple(
-            (name(head), names.relation_name(relation), name(tail))
-            for head, relation, tail in premises
-            if relation != NONE
-        )
-        yield Grounding(text, strength, support, facts)
 
 
 def attention(mind: Mind, state: State, entity: str, relation: int) -> tuple[Weighed, ...]:

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from threading import RLock
 from typing import cast
 from weakref import WeakKeyDictionary
@@ -18,14 +19,14 @@ from torch import Tensor
 
 from newcomer.bundle import Bundle
 from newcomer.errors import DatasetError, OptionError, shown
-from newcomer.graph import UNKNOWN, Mask
+from newcomer.graph import UNKNOWN, Ids, Mask
 from newcomer.predictor.book import Book, Fact, Facts, Group, Names, Stored, Triple
 from newcomer.predictor.seats import FirstSeats, Seat, Seats, seats_of
 from newcomer.predictor.vectors import Arrival, Embedder
 from newcomer.predictor.walks import Walks
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
-from newcomer.training.blend import BlendedScorer
+from newcomer.training.blend import VOICES, BlendedScorer
 from newcomer.training.restore import (
     BLEND,
     NEWCOMER_LABELS,
@@ -38,6 +39,7 @@ from newcomer.training.restore import (
 )
 from newcomer.training.scorer import CERTAIN, Inferred, ModelScorer, lifted
 
+NOBODY = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)  # for those who were asked already
 TABLE_BYTES = 1 << 30  # of vectors that are kept for queries to come
 Scores = npt.NDArray[np.float32]
 
@@ -62,6 +64,26 @@ class State:
     @property
     def num_candidates(self) -> int:
         return self.names.num_seen + len(self.seats)
+
+    @cached_property
+    def everyone(self) -> Group:
+        """All newcomers."""
+        return Group.of(self.seats, self.book, self.names)
+
+    @cached_property
+    def starts(self) -> tuple[Ids, Ids]:
+        """Which oriented relations newcomers have: (relation, place of the newcomer among the candidates)."""
+        arrivals = self.seats.arrivals
+        first = np.cumsum([0, *(arrival.size for arrival in arrivals)])
+        places = np.full(first[-1], UNKNOWN)
+        places[self.seats.rows] = np.arange(len(self.seats)) + self.names.num_seen
+        found = [np.empty((2, 0), dtype=np.int64)]
+        for arrival, row in zip(arrivals, first, strict=False):
+            relations, numbers = arrival.starts
+            found.append(np.stack([relations, places[row + numbers]]))
+        pairs = np.concatenate(found, axis=1).astype(np.int32)
+        here = pairs[1] != UNKNOWN  # others have left, or came again later
+        return pairs[0, here], pairs[1, here]
 
     def candidate(self, name: str) -> int:
         """The place of an entity among the candidates; an error where it is not there."""
@@ -131,6 +153,7 @@ class Mind:
         size = len(self.names.entities) * settings.dim * 4
         self._keep = max(4, TABLE_BYTES // size) if model.encoder.query_aware else 1
         self._tables: OrderedDict[int, _Table] = OrderedDict()
+        self._inferred_later: WeakKeyDictionary[Arrival, Arrival] = WeakKeyDictionary()
         self._texts: WeakKeyDictionary[RuleSet, dict[int, str]] = WeakKeyDictionary()
         self._lock = RLock()
         self._first: State | None = None
@@ -208,7 +231,20 @@ class Mind:
 
     def _seated(self, members: Iterable[str], book: Book) -> dict[str, Seat]:
         group = Group.of(members, book, self.names)
-        return seats_of(self.embedder.arrive(group, self.walks.ground(group)))
+        virtual = self.walks.ground(group) if self.embedder.hears_virtual else None
+        return seats_of(self.embedder.arrive(group, virtual))
+
+    def inferred_seat(self, seat: Seat) -> Seat:
+        """The seat with what rules infer about those who came; found now where their vectors did not need it."""
+        arrival = seat.arrival
+        if self.embedder.hears_virtual or arrival.virtual is not None:
+            return seat
+        with self._lock:
+            if arrival not in self._inferred_later:
+                vectors = arrival.states.layers[0][len(arrival.near) :]
+                virtual = self.walks.ground(arrival.group)
+                self._inferred_later[arrival] = self.embedder.arrive(arrival.group, virtual, vectors=vectors)
+            return Seat(self._inferred_later[arrival], seat.number)
 
     def group(self, state: State, name: str) -> Group:
         """A newcomer with those it is tied to."""
@@ -239,7 +275,7 @@ class Mind:
             everyone = torch.arange(self.names.num_seen, device=self.device)
             seen = self.embedder.plain(self.embedder.states, everyone)
             parts = [self.embedder.plain(arrival.states, arrival.everyone) for arrival in state.seats.arrivals]
-            return torch.cat([seen, self._by_name(state, parts)])
+            return self._followed(state, seen, parts)
 
     def words_at(self, triples: Tensor, seat: Seat | None) -> list[Triple]:
         """By name triples (n, 3) of ids, or of the places of an arrival."""
@@ -266,26 +302,35 @@ class Mind:
 
     def scores(self, state: State, name: str, relation: int) -> Scores:
         """(candidates,): everyone as an answer to (entity, oriented relation, ?)."""
-        scores = self.network_scores(state, name, relation)
         if self.blend is None:
-            return scores
-        asked = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
+            return self.network_scores(state, name, relation)
+        blended: Scores = self._blended(state, name, relation, self.blend).scores(*NOBODY)[0]
+        return blended
+
+    def parts(self, state: State, name: str, relation: int) -> dict[str, Scores]:
+        """(candidates,) each: what every voice adds to the scores; none where one alone decides."""
+        if self.blend is None:
+            return {}
+        parts = self._blended(state, name, relation, self.blend).parts(*NOBODY)
+        return {voice: part[0] for voice, part in zip(VOICES, parts, strict=True)}
+
+    def _blended(self, state: State, name: str, relation: int, blend: Scores) -> BlendedScorer:
+        """What network and rules say, ready to be weighed."""
+        scores = self.network_scores(state, name, relation)
         network = cast(ModelScorer, _Heard(scores[None], len(scores)))
         rules = cast(RuleRanker, _Heard(self._evidence(state, name, relation), len(scores)))
-        blended: Scores = BlendedScorer(network, rules, self.blend).scores(*asked)[0]
-        return blended
+        return BlendedScorer(network, rules, blend)
 
     def network_scores(self, state: State, name: str, relation: int) -> Scores:
         """(candidates,): the same by the network alone, with what rules infer scored by its label where that is set."""
-        vector = self.vector(state, name, relation)
+        vector, decoder = self.vector(state, name, relation), self.model.decoder
         with torch.no_grad():
-            asked = self._ids([relation])
-            seen, newcomers = self._candidates(state, relation)
-            parts = [self.model.decoder.all_tails(vector, asked, seen)[0]]
+            query = decoder.asked(vector, decoder.relation_vectors(self._ids([relation])))
+            seen, arrived = self._candidates(state, relation)
             # One by one: a product of matrices would round a newcomer's score differently with the number of them.
-            many = vector.expand_as(newcomers), asked.expand(len(newcomers))
-            parts.append(self.model.decoder.triples(*many, newcomers))
-            scores = torch.cat(parts).float()[None]
+            newcomers = [decoder.fit_pairs(query.expand_as(vectors), vectors) for vectors in arrived]
+            of_seen = decoder.fit_candidates(query, seen)[0]
+            scores = self._followed(state, of_seen, newcomers).float()[None]
             answers, added = self._lifts(state, name, relation)
             if len(answers):
                 Inferred(torch.zeros_like(answers), answers, added).lift(scores, self._ids([0]))
@@ -318,8 +363,8 @@ class Mind:
             return self.plain_vector(state, name)
         return self.vector(state, name, (relation + self.model.num_relations) % (2 * self.model.num_relations))
 
-    def _candidates(self, state: State, relation: int) -> tuple[Tensor, Tensor]:
-        """(seen, d) and (newcomers, d): vectors to compare with what (?, relation) looks for."""
+    def _candidates(self, state: State, relation: int) -> tuple[Tensor, list[Tensor]]:
+        """(seen, d), and (newcomers, d) of each arrival: vectors to compare with what (?, relation) looks for."""
         query = (relation + self.model.num_relations) % (2 * self.model.num_relations)
         query = query if self.model.encoder.query_aware and not self.model.own_answers else 0
         with self._lock:
@@ -331,13 +376,13 @@ class Mind:
 
             missing = [arrival for arrival in state.seats.arrivals if arrival not in table.arrived]
             table.arrived.update(zip(missing, self.embedder.all_arrived(missing, query), strict=True))
-            return table.seen, self._by_name(state, [table.arrived[arrival] for arrival in state.seats.arrivals])
+            return table.seen, [table.arrived[arrival] for arrival in state.seats.arrivals]
 
-    def _by_name(self, state: State, parts: list[Tensor]) -> Tensor:
-        """(newcomers, d): out of a table for each arrival those who are there, by name."""
+    def _followed(self, state: State, seen: Tensor, parts: list[Tensor]) -> Tensor:
+        """A row for each candidate, of rows for the seen entities and for each arrival."""
         if not parts:
-            return self.embedder.states.layers[0][:0]
-        return torch.cat(parts)[torch.from_numpy(state.seats.rows).to(self.device)]
+            return seen
+        return torch.cat([seen, torch.cat(parts)[torch.from_numpy(state.seats.rows).to(self.device)]])
 
     def _lifts(self, state: State, name: str, relation: int) -> tuple[Tensor, Tensor]:
         """Candidates that rules infer as answers, and what they add to the truth of each."""
@@ -372,27 +417,33 @@ class Mind:
 
     def _evidence(self, state: State, name: str, relation: int) -> Evidence:
         """What rules say of every candidate; one row."""
-        group = self._asking_group(state, name)
-        entity = self.names.seen(name) if name not in state.seats else cast(Group, group).id(name)
-        found = self.walks.evidence(group, entity, relation)
-        rows = {one.name: self._by_candidate(state, group, getattr(found, one.name)[0]) for one in fields(Evidence)}
+        group, seen = self._asking_group(state, name), self.names.seen(name)
+        if group is None:
+            starts = state.starts if self.walks.about_anyone(seen, relation) else None
+            found = self.walks.evidence(None, seen, relation, starts)
+        else:
+            found = self.walks.evidence(group, group.id(name) if name in state.seats else seen, relation)
+        of_candidates = [one.name for one in fields(Evidence) if one.name != "facts"]
+        rows = {one: self._by_candidate(state, group, getattr(found, one)[0]) for one in of_candidates}
         rows["unseen"][self.names.num_seen :] = 1.0  # all who arrived, those whom no rule may come to as well
-        return Evidence(**{name: row[None] for name, row in rows.items()})
+        return Evidence(**{name: row[None] for name, row in rows.items()}, facts=found.facts)
 
     def _asking_group(self, state: State, name: str) -> Group | None:
-        """The newcomers that rules may come to from an entity."""
+        """The newcomers whose facts rules may walk over from an entity."""
         if name in state.seats:
             return self.group(state, name)
-        anyone = self.walks.says_anyone or self.walks.names_newcomers
-        return Group.of(state.seats, state.book, self.names) if anyone and state.seats else None
+        return state.everyone if self.walks.names_newcomers and state.seats else None
 
     def _by_candidate(
         self, state: State, group: Group | None, values: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.float64]:
         row = np.zeros(state.num_candidates)
+        if group is None:  # then newcomers, if any are reached, stand at their places already
+            size = min(len(values), len(row))
+            row[:size] = values[:size]
+            return row
         row[: self.names.num_seen] = values[: self.names.num_seen]
-        if group is not None:
-            row[[state.place(name) for name in group.names]] = values[group.ids]
+        row[[state.place(name) for name in group.names]] = values[group.ids]
         return row
 
     def known(self, state: State, name: str, relation: int) -> Mask:

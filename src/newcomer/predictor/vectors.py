@@ -10,6 +10,7 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import torch
 from torch import Tensor
@@ -49,6 +50,16 @@ class Arrival:
     def everyone(self) -> Tensor:
         """(newcomers,): their places."""
         return torch.arange(self.size, device=self.near.device) + len(self.near)
+
+    @cached_property
+    def starts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Which oriented relations the newcomers have: (relation, number of the newcomer), every pair once."""
+        facts, ids = self.group.facts, self.group.ids
+        ends = np.concatenate([facts.heads, facts.tails])
+        relations = np.concatenate([facts.relations, facts.relations + self.graph.num_relations]).astype(np.int64)
+        numbers = np.minimum(np.searchsorted(ids, ends), len(ids) - 1)
+        new = ids[numbers] == ends
+        return np.divmod(np.unique(relations[new] * len(ids) + numbers[new]), len(ids))
 
 
 class Crowd:
@@ -95,6 +106,11 @@ class Embedder:
         with torch.no_grad():
             self.states = self.encoder.states(graph.edges(self._weights(graph, labels)))
             self.added = self._added(self.model, self.states, graph, support) if self.constrained else None
+
+    @property
+    def hears_virtual(self) -> bool:
+        """Whether vectors or scores depend on what rules infer about those who arrive."""
+        return self.encoder.hears_virtual or self.constrained
 
     @property
     def _needs_support(self) -> bool:

@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import RLock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from newcomer.bundle import Bundle
-from newcomer.graph import Adjacency, Graph, Ids, TripleArray, Vocabulary, read_only
+from newcomer.graph import Adjacency, Graph, Ids, TripleArray, read_only
 from newcomer.predictor.book import Group
 from newcomer.rules.index import RuleIndex, Surroundings, surroundings
 from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, gather
 from newcomer.rules.paths import PathLimits
-from newcomer.rules.ranking import Evidence, RuleRanker
-from newcomer.rules.rule import Kind, RuleSet
+from newcomer.rules.ranking import Evidence, Frequencies, RuleRanker
+from newcomer.rules.rule import RuleSet
 from newcomer.training.preparation import limits_of
 
 ROOM = 64  # rows that are kept free at first
@@ -42,12 +42,8 @@ class Rows:
         self._make_room(self.num_entities + 1, self.num_edges)
 
     @contextmanager
-    def joined(self, facts: TripleArray, whole: bool = False) -> Iterator[tuple[Adjacency, Surroundings]]:
-        """The graph with the newcomers of these facts, valid within the block.
-
-        Who starts a relation is listed as it is in the observed graph, unless the ``whole`` is asked for: that costs as
-        much as the graph, and only rules about anyone who has some relation need it.
-        """
+    def joined(self, facts: TripleArray) -> Iterator[tuple[Adjacency, Surroundings]]:
+        """The graph with the newcomers of these facts, valid within the block."""
         if len(facts) == 0:
             yield Adjacency(self.base.offsets, self.base.relations, self.base.tails), self.base
             return
@@ -62,8 +58,7 @@ class Rows:
             rows = Adjacency(
                 read_only(self.offsets[: size + 1]), read_only(self.relations[:end]), read_only(self.tails[:end])
             )
-            lists = surroundings(rows, self.num_relations) if whole else self.base
-            yield rows, Surroundings(rows.offsets, rows.relations, rows.tails, lists.start_offsets, lists.starts)
+            yield rows, self.base.joined(rows, relation, row)
 
     def _edges(self, facts: TripleArray) -> tuple[Ids, Ids, Ids]:
         """The newcomers' edges, inverses included, sorted as rows are."""
@@ -102,7 +97,6 @@ class Walks:
     paths: PathLimits | None
     seed: int
     names_newcomers: bool  # rules name newcomers as constants: then anyone may be tied to them
-    says_anyone: bool  # rules about anyone who has some relation
     by_relation: dict[int, Grounder] = field(default_factory=dict)  # the reasons for each relation asked so far
 
     @classmethod
@@ -117,18 +111,17 @@ class Walks:
             rows,
             neighbors,
             every or neighbors,
-            _ranker(rules, rows, bundle.observed, ROOM) if blended else None,
+            _ranker(rules, rows, bundle.observed) if blended else None,
             PathLimits(walks=wanted.walks) if infers and wanted.paths else None,
             bundle.config.seed,
             bool((constants >= num_seen).any()),
-            bool((rules.kinds == Kind.EXISTS).any()),
         )
 
     def ground(self, group: Group, threads: int | None = 1) -> VirtualNeighbors | None:
         """What the rules conclude about newcomers, as far as it is about someone who is there."""
         if self.neighbors is None:
             return None
-        return self._ground(self.neighbors, group.facts, group.ids, group, threads)
+        return self._ground(self.neighbors, group.facts, group.ids, group, self.paths, threads)
 
     def conclusions(
         self, group: Group | None, entity: int, relation: int, walk: bool = True
@@ -141,9 +134,20 @@ class Walks:
             return None
         grounder = self.by_relation.get(relation)
         if grounder is None:
-            grounder = self.by_relation[relation] = _only(self.reasons, relation)
+            rows, offsets = self._by_conclusion
+            mine = rows[offsets[relation] : offsets[relation + 1]]
+            grounder = self.by_relation[relation] = _only(self.reasons, mine)
         facts = TripleArray.empty() if group is None else group.facts
-        return self._ground(grounder, facts, np.array([entity], dtype=np.int32), group, 1, walk)
+        paths = self.paths if walk else None
+        return self._ground(grounder, facts, np.array([entity], dtype=np.int32), group, paths, relation=relation)
+
+    @cached_property
+    def _by_conclusion(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """The rules that have a say by the relation they conclude, and where each relation's begin."""
+        rules = RuleSet.empty(self.rows.num_relations) if self.reasons is None else self.reasons.rules
+        concluded = rules.heads % max(rules.num_relations, 1)
+        rows = np.argsort(concluded, kind="stable")
+        return rows, np.searchsorted(concluded[rows], np.arange(rules.num_relations + 1))
 
     def has_all_paths(self, group: Group) -> bool:
         """Whether what was concluded about a group has all its symmetric paths, each found from the entity asked."""
@@ -155,34 +159,42 @@ class Walks:
         facts: TripleArray,
         ids: Ids,
         group: Group | None,
-        threads: int | None,
-        walk: bool = True,
+        paths: PathLimits | None,
+        threads: int | None = 1,
+        relation: int | None = None,
     ) -> VirtualNeighbors:
-        with self.rows.joined(facts, self.names_newcomers) as (rows, world):
+        with self.rows.joined(facts) as (rows, world):
             ready = copy(grounder)
             ready.facts, ready.world = rows, world
-            found = gather(ready, ids, self.paths if walk else None, self.seed, thread_count(threads))
+            found = gather(ready, ids, paths, self.seed, thread_count(threads), relation)
         there = np.empty(0, dtype=np.int32) if group is None else group.ids
         return about_those(found, there, self.rows.num_seen)
 
-    def evidence(self, group: Group | None, entity: int, relation: int) -> Evidence:
-        """What the rules say of every id as an answer; one row."""
-        facts = TripleArray.empty() if group is None else group.facts
-        with self.rows.joined(facts, self.names_newcomers or self.says_anyone) as (rows, world):
-            ranker = self._wide(len(rows.offsets) - 1)
-            asked = np.array([entity], dtype=np.int32), np.array([relation], dtype=np.int32)
-            return replace(ranker, facts=rows, world=world).evidence(*asked)
+    def evidence(
+        self, group: Group | None, entity: int, relation: int, starts: tuple[Ids, Ids] | None = None
+    ) -> Evidence:
+        """What the rules say of every id as an answer; one row.
 
-    def _wide(self, size: int) -> RuleRanker:
-        """The ranker with room for so many ids."""
-        ranker = self.ranker
-        if ranker is None:
+        ``starts`` tells of newcomers beyond the group which relations they have, under ids for this question alone.
+        """
+        facts = TripleArray.empty() if group is None else group.facts
+        with self.rows.joined(facts) as (rows, world):
+            size = max(len(rows.offsets) - 1, self.rows.num_entities)
+            if starts is not None:
+                world, size = world.started_by(*starts), max(size, int(starts[1].max(initial=0)) + 1)
+            frequencies = replace(self._weighing.frequencies, num_entities=size)
+            asked = np.array([entity], dtype=np.int32), np.array([relation], dtype=np.int32)
+            return replace(self._weighing, facts=rows, world=world, frequencies=frequencies).evidence(*asked)
+
+    def about_anyone(self, entity: int, relation: int) -> bool:
+        """Whether a rule answers (entity, relation, ?) with whoever has some relation."""
+        return self._weighing.index.about_anyone(entity, relation)
+
+    @property
+    def _weighing(self) -> RuleRanker:
+        if self.ranker is None:
             raise ValueError("only a blended model weighs rules")
-        if ranker.observed.num_entities >= size:
-            return ranker
-        grown = replace(ranker, observed=_widened(ranker.observed, 2 * size))
-        object.__setattr__(self, "ranker", grown)  # the same ranker with more room
-        return grown
+        return self.ranker
 
 
 def _counted(rules: RuleSet) -> bool:
@@ -194,20 +206,14 @@ def _grounder(rules: RuleSet, rows: Rows, limits: NeighborLimits) -> Grounder:
     return Grounder(rules, Adjacency(base.offsets, base.relations, base.tails), limits, base)
 
 
-def _only(grounder: Grounder, relation: int) -> Grounder:
-    """The rules that conclude one relation, over the same facts."""
-    mine = grounder.rules.heads % max(grounder.num_relations, 1) == relation
+def _only(grounder: Grounder, rows: npt.NDArray[np.intp]) -> Grounder:
+    """Some of the rules, over the same facts."""
     ready = copy(grounder)
-    ready.rules, ready.strength = grounder.rules.where(mine), grounder.strength[mine]
-    ready.index = RuleIndex.build(ready.rules, ready.strength)
+    ready.rules, ready.strength = grounder.rules.where(rows), grounder.strength[rows]
+    ready.index = RuleIndex(ready.rules, ready.strength)
     return ready
 
 
-def _ranker(rules: RuleSet, rows: Rows, observed: Graph, room: int) -> RuleRanker:
-    index = RuleIndex.build(rules, rules.smoothed_confidence)
-    return RuleRanker(index, observed.adjacency, rows.base, _widened(observed, observed.num_entities + room))
-
-
-def _widened(observed: Graph, size: int) -> Graph:
-    """The same facts among more entities, whose names nobody asks for."""
-    return Graph.build(Vocabulary(pa.nulls(size, pa.string())), observed.relations, observed.triples)
+def _ranker(rules: RuleSet, rows: Rows, observed: Graph) -> RuleRanker:
+    index = RuleIndex(rules, rules.smoothed_confidence)
+    return RuleRanker(index, observed.adjacency, rows.base, Frequencies.of(observed))

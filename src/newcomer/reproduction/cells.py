@@ -32,7 +32,7 @@ from newcomer.training.evaluation import (
     Case,
     Report,
     classification_report,
-    classify_test,
+    judge_test,
     rank_test,
     ranking_report,
     write_report,
@@ -142,7 +142,8 @@ class Workshop:
         bundle = self._trained(cell, dataset, config)
         case = Case(bundle, dataset, choose_device(self.device), self.threads)
         if cell.task == CLASSIFICATION:
-            report = classification_report(case, classify_test(case), ("relation",))
+            judged = judge_test(case)
+            report = classification_report(case, judged.result, ("relation",), judged=judged)
         else:
             full = self.sources.full_graph(cell.dataset)
             # Of a model whose answers rules have a say in, network and rules are measured by themselves too.

@@ -21,7 +21,7 @@ from typing import Any
 from newcomer.config import PROTOCOLS, Config, ablation, config_hash, load_preset, with_overrides
 from newcomer.errors import OptionError, shown, unknown_name
 
-PLANS = ("statistics", "classification", "link-prediction", "ablation", "decoders", "unseen-share")
+PLANS = ("statistics", "classification", "link-prediction", "ablation", "decoders", "unseen-share", "other-graphs")
 STATISTICS = "statistics"  # a task, beside those of `newcomer evaluate`
 DECIDED = {  # what a cell is called after cannot be changed beneath its name
     "protocol": "pass --protocol instead",
@@ -55,7 +55,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """A table of the paper."""
+    """A table: one of the paper, or one of ours."""
 
     what: str
     task: str

@@ -27,6 +27,25 @@ def row_of(world: Surroundings, entity: int, relation: int) -> tuple[int, int]:
 
 
 @compiled
+def anyone(world: Surroundings, relation: int) -> Ids:
+    """Everyone whom the oriented relation leads from, those joined on last."""
+    early = world.starts[world.start_offsets[relation] : world.start_offsets[relation + 1]]
+    low = lower_bound(world.late_relations, 0, len(world.late_relations), relation)
+    high = lower_bound(world.late_relations, low, len(world.late_relations), relation + 1)
+    return np.concatenate((early, world.late_starts[low:high]))
+
+
+@compiled
+def ends_of_variable(world: Surroundings, rules: OrientedRules, place: int) -> Ids:
+    """Everyone for whom the body of a rule about a variable holds."""
+    half = (len(world.start_offsets) - 1) // 2
+    if rules.kind[place] != CONSTANT:
+        return anyone(world, rules.body1[place])
+    low, high = row_of(world, rules.body_constant[place], (rules.body1[place] + half) % (2 * half))
+    return world.tails[low:high].copy()
+
+
+@compiled
 def holds(relations: Ids, tails: Ids, relation: int, tail: int) -> bool:
     """Whether an entity's sorted facts hold (relation, tail)."""
     low = lower_bound(relations, 0, len(relations), relation)
@@ -185,12 +204,7 @@ def _named_in_heads(
     while i < len(about.row) and about.head_constant[i] == entity:
         head = (about.head[i] + half) % (2 * half)
         anchored = about.kind[i] == CONSTANT
-        if anchored:
-            low, high = row_of(world, about.body_constant[i], (about.body1[i] + half) % (2 * half))
-        else:
-            low, high = world.start_offsets[about.body1[i]], world.start_offsets[about.body1[i] + 1]
-        for k in range(low, high):
-            end = world.tails[k] if anchored else world.starts[k]
+        for end in ends_of_variable(world, about, i):
             if end != entity and not holds(relations, tails, head, end):
                 # Of "anyone", the first is shown.
                 anchor = about.body_constant[i] if anchored else world.tails[row_of(world, end, about.body1[i])[0]]

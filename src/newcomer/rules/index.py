@@ -42,63 +42,87 @@ class OrientedRules(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RuleIndex:
-    """All rules, oriented and sorted for grounding and for ranking.
+    """All rules, oriented and sorted for grounding and for ranking; each order is made when it is first used.
 
-    ``by_start``: walk rules and rules about a variable, by first body relation and kind; ``start_offsets`` has one
-    entry for each (relation, kind). ``by_constant``: rules about a variable, by the constant of their head.
-    ``by_head``: walk rules by concluded relation. ``by_edge``: rules about a variable by concluded relation, body
-    relation, body constant.
+    ``strength`` (a confidence) orders the rules; equal strengths share a level, 0 is strongest.
     """
 
     rules: RuleSet
     strength: Floats
-    level: Ids
-    by_start: OrientedRules
-    start_offsets: Offsets
-    by_constant: OrientedRules
-    by_head: OrientedRules
-    head_offsets: Offsets
-    by_edge: OrientedRules
-    edge_offsets: Offsets
 
-    @classmethod
-    def build(cls, rules: RuleSet, strength: Floats) -> "RuleIndex":
-        """Index rules whose ``strength`` (a confidence) orders them; equal strengths share a level, 0 is strongest."""
-        size = 2 * rules.num_relations
-        walks, about = _walks(rules), _about_variable(rules)
-        both = _joined(walks, about)
-        order = np.lexsort((both.row, both.head, both.body_constant, both.body3, both.body2, both.kind, both.body1))
-        by_start = both.take(order)
-        by_head = walks.take(np.lexsort((walks.row, walks.head)))
-        by_edge = about.take(np.lexsort((about.row, about.body_constant, about.body1, about.head)))
-        return cls(
-            rules,
-            strength,
-            _levels(strength),
-            by_start,
-            _offsets(by_start.body1.astype(np.int64) * KINDS + by_start.kind, size * KINDS),
-            about.take(np.lexsort((about.row, about.head_constant))),
-            by_head,
-            _offsets(by_head.head, size),
-            by_edge,
-            _offsets(by_edge.head, size),
-        )
+    @cached_property
+    def level(self) -> Ids:
+        """The level of each rule."""
+        levels: Ids = read_only(np.searchsorted(-self.strength_of_level, -self.strength).astype(np.int32))
+        return levels
 
     @cached_property
     def strength_of_level(self) -> Floats:
         """The strength that each level stands for."""
         return -np.unique(-self.strength)
 
+    @cached_property
+    def by_start(self) -> OrientedRules:
+        """Walk rules and rules about a variable, by first body relation and kind."""
+        both = _joined(self._walks, self._about)
+        order = (both.row, both.head, both.body_constant, both.body3, both.body2, both.kind, both.body1)
+        return both.take(np.lexsort(order))
+
+    @cached_property
+    def start_offsets(self) -> Offsets:
+        """Where each (relation, kind) begins in ``by_start``."""
+        keys = self.by_start.body1.astype(np.int64) * KINDS + self.by_start.kind
+        return _offsets(keys, 2 * self.rules.num_relations * KINDS)
+
+    @cached_property
+    def by_constant(self) -> OrientedRules:
+        """Rules about a variable, by the constant of their head."""
+        return self._about.take(np.argsort(self._about.head_constant, kind="stable"))
+
+    @cached_property
+    def by_head(self) -> OrientedRules:
+        """Walk rules by concluded relation."""
+        walks = self._walks
+        keys = walks.head.astype(np.int64) * max(len(self.rules), 1) + walks.row  # no two alike
+        return walks.take(np.argsort(keys))
+
+    @cached_property
+    def head_offsets(self) -> Offsets:
+        """Where each concluded relation begins in ``by_head``."""
+        return _offsets(self.by_head.head, 2 * self.rules.num_relations)
+
+    @cached_property
+    def by_edge(self) -> OrientedRules:
+        """Rules about a variable by concluded relation, body relation, body constant."""
+        about = self._about
+        return about.take(np.lexsort((about.body_constant, about.body1, about.head)))
+
+    @cached_property
+    def edge_offsets(self) -> Offsets:
+        """Where each concluded relation begins in ``by_edge``."""
+        return _offsets(self.by_edge.head, 2 * self.rules.num_relations)
+
+    def about_anyone(self, entity: int, relation: int) -> bool:
+        """Whether a rule answers (entity, relation, ?) with whoever has some relation."""
+        about, size = self.by_constant, self.rules.num_relations
+        first, last = np.searchsorted(about.head_constant, [entity, entity + 1])
+        named = slice(int(first), int(last))
+        concluded = (about.head[named] + size) % max(2 * size, 1)
+        return bool(((about.kind[named] == Kind.EXISTS) & (concluded == relation)).any())
+
+    @cached_property
+    def _walks(self) -> OrientedRules:
+        return _walks(self.rules)
+
+    @cached_property
+    def _about(self) -> OrientedRules:
+        """In the order of the rules."""
+        return _about_variable(self.rules)
+
 
 def _offsets(sorted_keys: npt.NDArray[np.integer], size: int) -> Offsets:
     offsets: Offsets = read_only(np.searchsorted(sorted_keys, np.arange(size + 1)).astype(np.int64))
     return offsets
-
-
-def _levels(strength: Floats) -> Ids:
-    distinct = np.unique(-strength)
-    levels: Ids = read_only(np.searchsorted(distinct, -strength).astype(np.int32))
-    return levels
 
 
 def _columns(rules: RuleSet, rows: npt.NDArray[np.intp]) -> OrientedRules:
@@ -135,13 +159,30 @@ def _joined(first: OrientedRules, second: OrientedRules) -> OrientedRules:
 
 
 class Surroundings(NamedTuple):
-    """The graph a rule walks over, as compiled code takes it, with the distinct starts of every oriented relation."""
+    """The graph a rule walks over, as compiled code takes it, with the distinct starts of every oriented relation.
+
+    Rows that were joined on later have their starts apart, by relation, so that joining costs what these rows cost.
+    """
 
     offsets: Offsets
     relations: Ids
     tails: Ids
     start_offsets: Offsets
     starts: Ids
+    late_relations: Ids
+    late_starts: Ids
+
+    def joined(self, rows: Adjacency, relations: Ids, starts: Ids) -> "Surroundings":
+        """With more rows behind: all edges, and of the new ones (relation, start)."""
+        wider = self._replace(offsets=rows.offsets, relations=rows.relations, tails=rows.tails)
+        return wider.started_by(relations, starts)
+
+    def started_by(self, relations: Ids, starts: Ids) -> "Surroundings":
+        """With others who have relations, whose rows nobody walks over."""
+        width = int(starts.max(initial=0)) + 1
+        late = np.divmod(np.unique(relations.astype(np.int64) * width + starts), width)
+        first, second = (read_only(part.astype(np.int32)) for part in late)
+        return self._replace(late_relations=first, late_starts=second)
 
 
 def surroundings(adjacency: Adjacency, num_relations: int) -> Surroundings:
@@ -151,4 +192,5 @@ def surroundings(adjacency: Adjacency, num_relations: int) -> Surroundings:
     pairs = np.unique(adjacency.relations.astype(np.int64) * entities + heads)
     starts = read_only((pairs % entities).astype(np.int32))
     rows = (read_only(adjacency.offsets), read_only(adjacency.relations), read_only(adjacency.tails))
-    return Surroundings(*rows, _offsets(pairs // entities, 2 * num_relations), starts)
+    nobody = read_only(np.empty(0, dtype=np.int32))
+    return Surroundings(*rows, _offsets(pairs // entities, 2 * num_relations), starts, nobody, nobody)

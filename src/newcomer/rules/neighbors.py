@@ -157,7 +157,7 @@ class Grounder:
         self.rules = rules.where(self.limits.chosen(rules))
         self.strength = strength_of(self.rules, self.limits.measure)
         self.num_relations = rules.num_relations
-        self.index = RuleIndex.build(self.rules, self.strength)
+        self.index = RuleIndex(self.rules, self.strength)
         self.facts = facts
         self.world: Surroundings = world or surroundings(facts, rules.num_relations)
 
@@ -230,9 +230,14 @@ def virtual_neighbors(
 
 
 def gather(
-    grounder: Grounder, entities: Ids, paths: PathLimits | None = None, seed: int = 0, threads: int = 1
+    grounder: Grounder,
+    entities: Ids,
+    paths: PathLimits | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    relation: int | None = None,
 ) -> VirtualNeighbors:
-    """As `virtual_neighbors`, with rules that are ready already."""
+    """As `virtual_neighbors`, with rules that are ready already; of one relation's conclusions, where it is given."""
     parts = [grounder.ground_all(entities, threads)]
     path_rules = _no_path_rules(grounder.num_relations)
     if paths is not None:
@@ -241,6 +246,8 @@ def gather(
         parts.append(_path_groundings(found, grounder.num_relations))
     rows = _joined(parts)
     rows = rows.take(_within_cap(rows, grounder.limits.max_per_entity))
+    if relation is not None:
+        rows = rows.take(rows.conclusions.relations == relation)
     return _collect(grounder.rules, path_rules, rows)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Adjacency, Graph, Ids, Offsets
+from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets
 from newcomer.rules.grounding import candidate_rules
 from newcomer.rules.index import Floats, RuleIndex, Surroundings, surroundings
 from newcomer.rules.rule import RuleSet
@@ -32,16 +32,55 @@ class Evidence:
     linked: Floats  # 1 where the entity asked about is already tied to it, whatever by
     frequency: Floats  # how often it answers the same relation in the observed graph
     unseen: Floats  # 1 where it does not occur there at all
+    facts: Floats  # (queries,) how many facts tell of the entity asked about
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """How often entities answer relations in a graph; those of a relation are found without looking at the others.
+
+    Who answers ``relation``, and how often, stands from ``offsets[relation]`` on. ``num_entities`` may be more than the
+    graph has: newcomers answer nothing there.
+    """
+
+    num_entities: int
+    offsets: Offsets
+    answers: Ids
+    counts: Offsets
+    occurs: Mask  # of each entity of the graph, whether it has a triple
+
+    @classmethod
+    def of(cls, observed: Graph) -> "Frequencies":
+        """Of a graph; relation ids from R on are inverses."""
+        triples, size, width = observed.triples, observed.num_relations, max(observed.num_entities, 1)
+        forward = triples.relations.astype(np.int64) * width + triples.tails
+        backward = (triples.relations.astype(np.int64) + size) * width + triples.heads
+        pairs, counts = np.unique(np.concatenate([forward, backward]), return_counts=True)
+        offsets = np.searchsorted(pairs, np.arange(2 * size + 1) * width)
+        answers = (pairs % width).astype(np.int32)
+        return cls(observed.num_entities, offsets, answers, counts, observed.degrees > 0)
+
+    def row(self, relation: int) -> Floats:
+        """(entities,): how often each answers an oriented relation."""
+        row, which = np.zeros(self.num_entities), slice(self.offsets[relation], self.offsets[relation + 1])
+        row[self.answers[which]] = self.counts[which]
+        return row
+
+    def unseen(self) -> Floats:
+        """(entities,): 1 of each that the graph has no triple of."""
+        row = np.ones(self.num_entities)
+        row[: len(self.occurs)] = ~self.occurs
+        return row
 
 
 @dataclass(frozen=True, eq=False)
 class RuleRanker:
-    """Scores every entity as an answer: rules walk over ``facts``, frequencies are those of ``observed``."""
+    """Scores every entity as an answer: rules walk over ``facts``, frequencies are those of the observed graph."""
 
     index: RuleIndex
     facts: Adjacency
     world: Surroundings
-    observed: Graph
+    frequencies: Frequencies
     aggregation: str = "maximum"
     by_frequency: bool = True
     threads: int = 1
@@ -61,47 +100,65 @@ class RuleRanker:
             raise unknown_name("aggregation", aggregation, AGGREGATIONS)
         if threads < 1:
             raise OptionError(f"threads {threads} is not a number of at least 1")
-        index = RuleIndex.build(rules, rules.smoothed_confidence)
+        index = RuleIndex(rules, rules.smoothed_confidence)
         world = surroundings(facts, rules.num_relations)
-        return cls(index, facts, world, observed, aggregation, by_frequency, threads)
+        return cls(index, facts, world, Frequencies.of(observed), aggregation, by_frequency, threads)
 
     def scores(self, entities: Ids, relations: Ids) -> Floats:
         """One row of scores a query; relation ids from R on ask for heads."""
-        return self._scores(entities, relations, None)
+        return self._scores(entities, relations, None, None)
 
-    def _scores(self, entities: Ids, relations: Ids, confidence: Floats | None) -> Floats:
-        rows = np.zeros((len(entities), self.observed.num_entities))
+    def _scores(self, entities: Ids, relations: Ids, confidence: Floats | None, frequency: Floats | None) -> Floats:
+        """The scores; what stands behind them is written into the other tables where these are given."""
+        rows = np.zeros((len(entities), self.frequencies.num_entities))
         shares = np.array_split(np.arange(len(entities), dtype=np.int32), min(self.threads, max(len(entities), 1)))
+
+        def work(share: Ids) -> None:
+            self._fill(entities, relations, share, rows, confidence, frequency)
+
         if len(shares) == 1:
-            self._fill(entities, relations, shares[0], rows, confidence)
+            work(shares[0])
             return rows
         with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(lambda share: self._fill(entities, relations, share, rows, confidence), shares))
+            list(pool.map(work, shares))
         return rows
 
     def evidence(self, entities: Ids, relations: Ids) -> Evidence:
         """The scores, and what stands behind them."""
-        shape = len(entities), self.observed.num_entities
+        shape = len(entities), self.frequencies.num_entities
         confidence, linked, frequency = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        for row, (entity, relation) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
-            linked[row, self.facts.of(entity)[1]] = 1.0
-            frequency[row] = self._frequencies(relation)
-        unseen = np.broadcast_to((self.observed.degrees == 0).astype(np.float64), shape)
-        return Evidence(self._scores(entities, relations, confidence), confidence, linked, frequency, unseen)
+        facts = np.zeros(len(entities))
+        for row, entity in enumerate(entities.tolist()):
+            tied = self.facts.of(entity)[1]
+            linked[row, tied], facts[row] = 1.0, len(tied)
+        scores = self._scores(entities, relations, confidence, frequency)
+        unseen = np.broadcast_to(self.frequencies.unseen(), shape)
+        return Evidence(scores, confidence, linked, frequency, unseen, facts)
 
-    def _fill(self, entities: Ids, relations: Ids, share: Ids, rows: Floats, confidence: Floats | None) -> None:
-        stamps = np.zeros(self.observed.num_entities, dtype=np.int32)
-        counts = np.zeros(self.observed.num_entities, dtype=np.int32)
+    def _fill(
+        self,
+        entities: Ids,
+        relations: Ids,
+        share: Ids,
+        rows: Floats,
+        confidence: Floats | None,
+        frequency: Floats | None,
+    ) -> None:
+        stamps = np.zeros(self.frequencies.num_entities, dtype=np.int32)
+        counts = np.zeros(self.frequencies.num_entities, dtype=np.int32)
         for place in share:
             entity, relation = int(entities[place]), int(relations[place])
             stamps[:] = 0
             votes = self._votes(entity, relation, stamps)
             self._score(votes, counts, rows[place])
+            answered = self.frequencies.row(relation)
             if confidence is not None:
                 # The strongest rule comes first, so that it is written last.
                 confidence[place, votes[::-1, 0]] = self.index.strength_of_level[votes[::-1, 1]]
+            if frequency is not None:
+                frequency[place] = answered
             if self.by_frequency:
-                self._add_frequencies(relation, rows[place])
+                self._add_frequencies(answered, rows[place])
 
     def _votes(self, entity: int, relation: int, stamps: Ids) -> Ids:
         index = self.index
@@ -135,9 +192,8 @@ class RuleRanker:
         else:
             noisy_or_scores(votes, self.index.strength_of_level, row)
 
-    def _add_frequencies(self, relation: int, row: Floats) -> None:
+    def _add_frequencies(self, frequency: Floats, row: Floats) -> None:
         """Add a share below any difference between rule scores."""
-        frequency = self._frequencies(relation)
         top = frequency.max(initial=0)
         if top == 0:
             return
@@ -145,9 +201,3 @@ class RuleRanker:
             row += frequency / (top + 1.0)
         else:
             row += frequency / (top + 1.0) * 1e-9
-
-    def _frequencies(self, relation: int) -> Ids:
-        triples, size = self.observed.triples, self.observed.num_relations
-        chosen = triples.relations == relation % size
-        ends = triples.tails[chosen] if relation < size else triples.heads[chosen]
-        return np.bincount(ends, minlength=self.observed.num_entities).astype(np.int32)

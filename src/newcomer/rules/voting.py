@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from newcomer.graph import Ids
 from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.grounding import BOTH, CONSTANT, ONE, THREE, TWO, holds, row_of
+from newcomer.rules.grounding import BOTH, ONE, THREE, TWO, ends_of_variable, holds, row_of
 from newcomer.rules.index import Floats, OrientedRules, Surroundings
 
 
@@ -91,14 +91,7 @@ def constant_votes(
             votes = _vote(votes, count, rules.head_constant[place], level)
             count += 1
         return votes, count
-    half = (len(world.start_offsets) - 1) // 2
-    is_constant = rules.kind[place] == CONSTANT
-    if is_constant:
-        low, high = row_of(world, rules.body_constant[place], (rules.body1[place] + half) % (2 * half))
-    else:
-        low, high = world.start_offsets[rules.body1[place]], world.start_offsets[rules.body1[place] + 1]
-    for k in range(low, high):
-        end = world.tails[k] if is_constant else world.starts[k]
+    for end in ends_of_variable(world, rules, place):
         if end != entity:
             votes = _vote(votes, count, end, level)
             count += 1

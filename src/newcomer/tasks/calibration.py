@@ -163,6 +163,11 @@ def ask(scorer: Scorer, entities: Ids, relations: Ids, num_entities: int) -> Ite
         yield which, scorer.scores(entities[which], relations[which])
 
 
+def judged_evidence(odds: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """(triples, 2): the evidence of triples that were judged by themselves: log odds, and no rank."""
+    return np.column_stack([odds, np.zeros(len(odds))]).astype(np.float64)
+
+
 def triple_evidence(dataset: InductiveDataset, scorer: Scorer, triples: TripleArray) -> npt.NDArray[np.float64]:
     """(triples, 2): the evidence for each tail as an answer to (head, relation, ?), other known answers left out."""
     found = np.empty((len(triples), 2))

@@ -1,8 +1,10 @@
 """Triple classification: is a stated triple true? Yes where its score reaches its relation's threshold.
 
-Thresholds come from labelled valid triples alone. A relation's threshold is the exact optimum of accuracy over every
-cut between distinct scores; a relation without a labelled valid triple takes the overall threshold, the optimum over
-all valid triples together. Equally good cuts are told apart so:
+Thresholds come from labelled triples: those of valid, or those about newcomers that were held out. A relation's
+threshold is the exact optimum of accuracy over every cut between distinct scores; a relation without a labelled triple
+takes the overall threshold, the optimum over all of them together. With a *firmness* of k all labelled triples
+together have a say in each relation's threshold that weighs as much as k of its own: with few of these it is near to
+the overall one. Equally good cuts are told apart so:
 
     between two scores   the widest gap wins, among equally wide ones the lowest, and the threshold is its middle
     outside of all       only where no cut between scores is as good: the overall threshold if it lies there, else the
@@ -22,6 +24,9 @@ import numpy.typing as npt
 from newcomer.errors import DatasetError, OptionError, shown
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
 from newcomer.tasks.metrics import Interval, Values, bootstrap_mean
+
+FIRMNESS = 100.0  # of thresholds found on few triples
+FOLDS = 5
 
 
 class TripleScorer(Protocol):
@@ -54,8 +59,8 @@ class RelationThresholds:
         return {relations[relation]: threshold for relation, threshold in self.relations.items()}
 
 
-def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], truths: Mask) -> RelationThresholds:
-    """The thresholds with the highest accuracy on these labelled triples."""
+def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], truths: Mask, firmness: float = 0.0) -> RelationThresholds:
+    """The thresholds with the highest accuracy on these labelled triples; ``firmness`` as the module says."""
     if len(scores) == 0:
         raise DatasetError("there is no labelled triple to find thresholds with; the data set needs a valid part")
     values = scores.astype(np.float64)
@@ -63,14 +68,17 @@ def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], truths: Mask) -> Re
     each = {}
     for relation in np.unique(relations).tolist():
         mine = relations == relation
-        each[relation] = best_threshold(values[mine], truths[mine], overall)
+        if firmness:
+            each[relation] = best_threshold(values, truths, overall, mine + firmness / len(values))
+        else:
+            each[relation] = best_threshold(values[mine], truths[mine], overall)
     return RelationThresholds(overall, each)
 
 
-def best_threshold(scores: Values, truths: Mask, near: float | None = None) -> float:
+def best_threshold(scores: Values, truths: Mask, near: float | None = None, weights: Values | None = None) -> float:
     """The cut with the highest accuracy; ties as the module says, ``near`` being the overall threshold."""
     values, place = np.unique(scores, return_inverse=True)
-    correct = _correct_by_cut(place, truths, len(values))
+    correct = _correct_by_cut(place, truths, len(values), weights)
     best = np.flatnonzero(correct == correct.max())
     inner = best[(best > 0) & (best < len(values))]
     if len(inner):
@@ -85,12 +93,13 @@ def best_threshold(scores: Values, truths: Mask, near: float | None = None) -> f
     return min(cuts, key=lambda cut: 0.0 if cut == near else abs(cut - near))
 
 
-def _correct_by_cut(place: Offsets, truths: Mask, size: int) -> Offsets:
+def _correct_by_cut(place: Offsets, truths: Mask, size: int, weights: Values | None) -> npt.NDArray[Any]:
     """How many triples are right when the k lowest of ``size`` distinct scores count as false, k from 0 to ``size``."""
-    gained = np.bincount(place[~truths], minlength=size) - np.bincount(place[truths], minlength=size)
-    correct = np.full(size + 1, truths.sum(), dtype=np.int64)
-    correct[1:] += np.cumsum(gained)
-    return correct
+    if weights is None:
+        gained = np.bincount(place[~truths], minlength=size) - np.bincount(place[truths], minlength=size)
+        return int(truths.sum()) + np.concatenate([[0], np.cumsum(gained)])
+    gained = np.bincount(place, weights=np.where(truths, -weights, weights), minlength=size)
+    return np.concatenate([[0.0], np.cumsum(gained)])
 
 
 def _middle(low: float, high: float) -> float:
@@ -202,22 +211,43 @@ def classify(
 ) -> ClassificationResult:
     """Find thresholds on valid (unless they are given), then say which test triples are true.
 
-    Where a part has no labels, false triples are made up with the generator, those of valid first. The interval of the
-    accuracy resamples test triples; the thresholds stay.
+    Where a part has no labels, false triples are made up with the generator, those of test first: they are the same
+    whatever the thresholds. The interval of the accuracy resamples test triples; the thresholds stay.
     """
-    made_up = ["valid"] if thresholds is None and dataset.valid.labels is None else []
-    if thresholds is None:
-        valid = labelled(dataset, dataset.valid, generator)
-        scores = _scores(dataset, scorer, valid)
-        thresholds = fit_thresholds(valid.relations, scores, _truths(valid))
-    made_up += ["test"] if dataset.test.labels is None else []
+    made_up = ["test"] if dataset.test.labels is None else []
     test = labelled(dataset, dataset.test, generator)
     if len(test) == 0:
         raise DatasetError(f"there is no triple to classify in data set {shown(dataset.name)}; it needs a test part")
+    if thresholds is None:
+        made_up = ["valid"] * (dataset.valid.labels is None) + made_up
+        valid = labelled(dataset, dataset.valid, generator)
+        scores = _scores(dataset, scorer, valid)
+        thresholds = fit_thresholds(valid.relations, scores, _truths(valid))
     scores = _scores(dataset, scorer, test)
     right = thresholds.says(test.relations, scores) == _truths(test)
     interval = bootstrap_mean(right, generator, samples, level)
     return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
+
+
+def thresholds_of(
+    dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray, firmness: float = FIRMNESS
+) -> RelationThresholds:
+    """The thresholds that labelled triples speak for."""
+    return fit_thresholds(triples.relations, _scores(dataset, scorer, triples), _truths(triples), firmness)
+
+
+def cross_fitted(
+    dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray, generator: np.random.Generator
+) -> dict[str, float]:
+    """Area under the ROC curve, and the accuracy of labelled triples by thresholds from the other folds of them."""
+    scores, truths = _scores(dataset, scorer, triples), _truths(triples)
+    fold, said = generator.permutation(len(triples)) % FOLDS, np.zeros(len(triples), dtype=bool)
+    for number in range(FOLDS):
+        asked, others = fold == number, fold != number
+        if asked.any() and others.any():
+            found = fit_thresholds(triples.relations[others], scores[others], truths[others], FIRMNESS)
+            said[asked] = found.says(triples.relations[asked], scores[asked])
+    return {"auc": roc_auc(scores, truths), "accuracy": float((said == truths).mean())}
 
 
 def _scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:

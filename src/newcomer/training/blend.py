@@ -1,7 +1,6 @@
 """Several voices, one answer: what the network says of a candidate, what the rules say, and what is plain to see.
 
-A candidate's score is a weighted sum of a few numbers. The weights are those under which the true answers of the
-validation queries are most likely, near to a plain guess where there are few queries to learn them from:
+A candidate's score is a weighted sum of a few numbers:
 
     network      log of its share in the network's softmax over all seen entities
     order        minus the log of its rank by the rules alone: all who are not above it, frequency breaking ties
@@ -11,11 +10,17 @@ validation queries are most likely, near to a plain guess where there are few qu
     frequency    log of one more than how often it answers the relation in the observed graph
     newcomer     whether it does not occur there: its vector was solved for, not trained
 
+Whom to believe depends on how much is known of the entity asked about: the weights are ``usual + few / n`` where ``n``
+facts tell of it. The usual ones are those under which the true answers of the validation queries are most likely, near
+to a plain guess where there are few queries to learn them from. Then ``few`` is learned in the same way on the same
+newcomers with most of their facts taken away.
+
 Since the score is a sum, the part of each voice in an answer is known exactly.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +28,7 @@ import torch
 from torch import Tensor
 
 from newcomer.graph import Ids, InductiveDataset
-from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.tasks.link_prediction import Queries
 from newcomer.training.scorer import ModelScorer
 
@@ -33,6 +38,7 @@ FIRMNESS = 50.0  # how hard it is to move from there: dozens of queries must agr
 UNKNOWN = 1e-3  # the confidence where no rule speaks, and how far from certain the best may be
 AT_ONCE = 128  # queries, when the weights are learned
 ROUNDS = 25
+Weights = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +47,22 @@ class BlendedScorer:
 
     network: ModelScorer
     rules: RuleRanker
-    weights: npt.NDArray[np.float32]
+    weights: Weights  # (2, voices), usual and few; or the usual ones alone
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
         """One row of scores a query."""
         total: npt.NDArray[np.float32] = np.zeros((len(entities), self.network.num_entities), dtype=np.float32)
-        for weight, voice in zip(self.weights, voices(self.network, self.rules, entities, relations), strict=True):
-            total += weight * voice
+        for part in self.parts(entities, relations):
+            total += part
         return total
+
+    def parts(self, entities: Ids, relations: Ids) -> Iterator[npt.NDArray[np.float32]]:
+        """What each voice, in the order of `VOICES`, adds to the scores: added up in this order they are the scores."""
+        evidence = self.rules.evidence(entities, relations)
+        weights = weights_at(self.weights, evidence.facts)
+        said = voices(self.network.scores(entities, relations), evidence)
+        for weight, voice in zip(weights.T, said, strict=True):
+            yield weight[:, None] * voice
 
     def triple_scores(self, heads: Ids, relations: Ids, tails: Ids) -> npt.NDArray[np.float32]:
         """(n,): the score of each triple, as an answer among all; relation ids from R on are inverses."""
@@ -59,10 +73,22 @@ class BlendedScorer:
         return found
 
 
-def voices(network: ModelScorer, rules: RuleRanker, entities: Ids, relations: Ids) -> Iterator[npt.NDArray[np.float32]]:
-    """The numbers of every candidate, (queries, entities) each, in the order of `VOICES`."""
-    evidence = rules.evidence(entities, relations)
-    scores = torch.from_numpy(network.scores(entities, relations))
+def weights_at(weights: Weights, facts: npt.NDArray[np.floating]) -> Weights:
+    """(queries, voices): the weights for entities of which so many facts are known."""
+    usual, few = weights if weights.ndim == 2 else (weights, np.zeros_like(weights))
+    found: Weights = (usual + few * few_facts(facts)[:, None]).astype(np.float32)
+    return found
+
+
+def few_facts(facts: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+    """1 where there is one fact or none, less with every further one."""
+    found: npt.NDArray[np.float32] = (1 / np.maximum(facts, 1)).astype(np.float32)
+    return found
+
+
+def voices(said: npt.NDArray[np.float32], evidence: Evidence) -> Iterator[npt.NDArray[np.float32]]:
+    """The numbers of every candidate, (queries, entities) each, in the order of `VOICES`; the network has ``said``."""
+    scores = torch.from_numpy(said)
     seen = scores.masked_fill(torch.from_numpy(evidence.unseen > 0), -torch.inf)
     yield (scores - torch.logsumexp(seen, dim=1, keepdim=True)).numpy()
     yield -np.log(ranks_of(evidence.scores)).astype(np.float32)
@@ -81,21 +107,52 @@ def ranks_of(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return 1 + np.array(above).reshape(scores.shape)
 
 
-def learn_weights(
-    network: ModelScorer, rules: RuleRanker, dataset: InductiveDataset, queries: Queries
-) -> npt.NDArray[np.float32]:
+class Examples(NamedTuple):
+    """Queries to learn weights from."""
+
+    voices: Tensor  # (queries, entities, voices)
+    left_out: Tensor  # (queries, entities): who is known to be another answer
+    answers: Tensor  # (queries,)
+    few: Tensor  # (queries,): how little is known of the entity asked about
+
+
+def learn_weights(network: ModelScorer, rules: RuleRanker, dataset: InductiveDataset, queries: Queries) -> Weights:
     """The weights under which the answers are most likely among all candidates that are not known to be true."""
-    batches = [_batch(network, rules, dataset, queries, start) for start in range(0, len(queries), AT_ONCE)]
-    guess = torch.tensor(GUESS)
+    return weights_for(list(examples(network, rules, dataset, queries)))
+
+
+def weights_for(batches: list[Examples], silent: Collection[str] = ()) -> Weights:
+    """The weights that suit these examples best, however much is known; ``silent`` voices have none."""
+    heard = torch.tensor([voice not in silent for voice in VOICES])
+    guess = torch.tensor(GUESS) * heard
+
+    def scores(batch: Examples, weights: Tensor) -> Tensor:
+        return batch.voices @ (weights * heard)
+
+    return _most_likely(batches, guess, scores)
+
+
+def few_weights_for(batches: list[Examples], usual: Weights) -> Weights:
+    """What to add to the usual weights where little is known."""
+    known = torch.from_numpy(usual)
+
+    def scores(batch: Examples, weights: Tensor) -> Tensor:
+        return batch.voices @ known + (batch.voices @ weights) * batch.few[:, None]
+
+    return _most_likely(batches, torch.zeros(len(VOICES)), scores)
+
+
+def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examples, Tensor], Tensor]) -> Weights:
+    """The weights under which the answers have the highest likelihood, held back by the guess."""
     weights = guess.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([weights], max_iter=ROUNDS, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimiser.zero_grad()
         loss = 0.5 * FIRMNESS * (weights - guess).square().sum()
-        for table, left_out, answers in batches:
-            scores = (table @ weights).masked_fill(left_out, -torch.inf)
-            loss = loss + torch.nn.functional.cross_entropy(scores, answers, reduction="sum")
+        for batch in batches:
+            among = scores(batch, weights).masked_fill(batch.left_out, -torch.inf)
+            loss = loss + torch.nn.functional.cross_entropy(among, batch.answers, reduction="sum")
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
@@ -103,16 +160,20 @@ def learn_weights(
     return weights.detach().numpy().astype(np.float32)
 
 
-def _batch(
-    network: ModelScorer, rules: RuleRanker, dataset: InductiveDataset, queries: Queries, start: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(queries, entities, voices) of a part of the queries, who is left out, and the answers."""
-    part = queries.take(np.arange(start, min(start + AT_ONCE, len(queries))))
-    table = np.stack(list(voices(network, rules, part.entity, part.relation)), axis=2)
-    left_out = np.zeros(table.shape[:2], dtype=bool)
+def examples(
+    network: ModelScorer, rules: RuleRanker, dataset: InductiveDataset, queries: Queries
+) -> Iterator[Examples]:
+    """What the voices say of every candidate, a part of the queries at a time."""
     true = dataset.known().adjacency
-    for row, (entity, relation, answer) in enumerate(zip(part.entity, part.relation, part.answer, strict=True)):
-        relations, tails = true.of(int(entity))
-        left_out[row, tails[relations == relation]] = True
-        left_out[row, answer] = False
-    return torch.from_numpy(table), torch.from_numpy(left_out), torch.tensor(part.answer, dtype=torch.int64)
+    for start in range(0, len(queries), AT_ONCE):
+        part = queries.take(np.arange(start, min(start + AT_ONCE, len(queries))))
+        evidence = rules.evidence(part.entity, part.relation)
+        table = np.stack(list(voices(network.scores(part.entity, part.relation), evidence)), axis=2)
+        left_out = np.zeros(table.shape[:2], dtype=bool)
+        for row, (entity, relation, answer) in enumerate(zip(part.entity, part.relation, part.answer, strict=True)):
+            relations, tails = true.of(int(entity))
+            left_out[row, tails[relations == relation]] = True
+            left_out[row, answer] = False
+        answers = torch.tensor(part.answer, dtype=torch.int64)
+        few = torch.from_numpy(few_facts(evidence.facts))
+        yield Examples(torch.from_numpy(table), torch.from_numpy(left_out), answers, few)

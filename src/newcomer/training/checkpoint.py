@@ -53,11 +53,16 @@ class RunState:
     blend: Figures = field(default_factory=dict)  # how far network and rules are believed, where both have a say
     blended: Figures = field(default_factory=dict)  # how the best model does together with the rules
     calibration: Figures = field(default_factory=dict)  # what its scores are worth
+    thresholds: Figures = field(default_factory=dict)  # from which score on a triple about a newcomer counts as true
     history: list[Figures] = field(default_factory=list)
 
     def validated(self, figures: Figures) -> bool:
-        """Take note of a validation of the current epoch; whether it is the best so far."""
-        if self.best and figures["mrr"] <= self.best["mrr"]:
+        """Take note of a validation of the current epoch; whether it is the best so far.
+
+        Where the exam says what is false, the best tells that from what is true; else it ranks best.
+        """
+        chosen_by = "auc" if "auc" in figures else "mrr"
+        if self.best and figures[chosen_by] <= self.best[chosen_by]:
             self.stale += 1
             return False
         self.best, self.best_epoch, self.stale = dict(figures), self.epoch, 0

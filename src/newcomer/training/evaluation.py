@@ -44,8 +44,8 @@ from newcomer.tasks.link_prediction import (
     queries_of,
 )
 from newcomer.tasks.metrics import METRICS, Comparison, Interval, paired_bootstrap
-from newcomer.tasks.triple_classification import ClassificationResult, classify
-from newcomer.training.calibrating import calibration_of
+from newcomer.tasks.triple_classification import ClassificationResult, RelationThresholds, classify
+from newcomer.training.calibrating import calibration_of, thresholds_in
 from newcomer.training.evaluation_calibration import (
     calibration_report,
     judged_triples,
@@ -68,6 +68,7 @@ BREAKDOWN_NAMES = {
     "evidence": "evidence",
 }
 ACCURACY = "accuracy"
+NEWCOMERS, VALID = THRESHOLDS = ("newcomers", "valid")  # whom thresholds are found on
 
 Report = dict[str, Any]
 
@@ -76,7 +77,9 @@ Report = dict[str, Any]
 class Case:
     """A model and the data set it is measured on; the seed is that of resampling and of made-up triples.
 
-    With a ``cut``, newcomers are known by fewer facts than the data set has of them.
+    With a ``cut``, newcomers are known by fewer facts than the data set has of them. ``thresholds`` are those for
+    newcomers, which the model was stored with, or those of valid; unless it is said, the first where the model has them
+    and test asks about newcomers.
     """
 
     bundle: Bundle
@@ -85,6 +88,28 @@ class Case:
     threads: int | None = None
     seed: int = 0
     cut: FactsCut | None = None
+    thresholds: str | None = None
+
+    @property
+    def thresholds_from(self) -> str:
+        """Whom the thresholds are from."""
+        if self.thresholds is not None:
+            return self.thresholds
+        stored = thresholds_in(self.bundle, self.dataset.relations) is not None
+        return NEWCOMERS if stored and len(self.dataset.test_newcomers) else VALID
+
+    @property
+    def stored_thresholds(self) -> RelationThresholds | None:
+        """Those of the model, where they are to be used."""
+        if self.thresholds_from == VALID:
+            return None
+        stored = thresholds_in(self.bundle, self.dataset.relations)
+        if stored is None:
+            raise OptionError(
+                "the model has no thresholds for newcomers: it was trained without validation, or before there were "
+                "any; pass --thresholds valid, or train it again"
+            )
+        return stored
 
     @cached_property
     def told(self) -> InductiveDataset:
@@ -208,10 +233,10 @@ def _part(result: RankingResult, mask: Any) -> RankingResult:
 
 
 def classify_test(case: Case) -> ClassificationResult:
-    """Thresholds from valid, then the test triples as true or false."""
+    """The test triples as true or false, by the thresholds of the case."""
     with limited_threads(case.threads):
         scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
-        return classify(case.told, scorer, case.generator)
+        return classify(case.told, scorer, case.generator, case.stored_thresholds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +252,7 @@ def judge_test(case: Case) -> Judged:
     """As `classify_test`, with the truths of the verdicts."""
     with limited_threads(case.threads):
         scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
-        result = classify(case.told, scorer, case.generator)
+        result = classify(case.told, scorer, case.generator, case.stored_thresholds)
         triples = judged_triples(scorer, case.told, result)
     return Judged(result, triples, triple_truths(triples, calibration_of(case.bundle), scorer.world.relations))
 
@@ -298,6 +323,7 @@ def classification_report(
         "metrics": found["metrics"],
         "intervals": {ACCURACY: found["accuracy_interval"]},
         "queries": found["triples"],
+        "thresholds": case.thresholds_from,
         "made_up_negatives": found["made_up_negatives"],
         "breakdowns": [{"by": "relation", **row} for row in found["relations"]] if "relation" in by else [],
         "calibration": None if judged is None else triples_report(judged.triples, judged.truths, case.told),

@@ -24,6 +24,7 @@ from newcomer.tasks.calibration import (
     Truths,
     calibration_error,
     evidence,
+    judged_evidence,
     plain_truths,
     reliability,
     triple_rows,
@@ -68,13 +69,14 @@ def judged_triples(scorer: ModelWorldScorer, dataset: InductiveDataset, result: 
     """
     places = np.flatnonzero(scorer.world.knows(result.triples.relations))
     triples, shares = result.triples.take(places), scorer.network is not None
-    found = np.empty((len(triples), 2))
+    found = judged_evidence(result.scores[places])
     plain = plain_truths(result.scores, places, shares=False)
-    for place, row, left_out in triple_rows(dataset, scorer, triples):
-        answer = triples.tails[place : place + 1]
-        found[place] = evidence(row, left_out, answer)[0]
-        if shares:
-            plain[place] = plain_truths(row, answer, shares)[0]
+    if scorer.judge is None:
+        for place, row, left_out in triple_rows(dataset, scorer, triples):
+            answer = triples.tails[place : place + 1]
+            found[place] = evidence(row, left_out, answer)[0]
+            if shares:
+                plain[place] = plain_truths(row, answer, shares)[0]
     only_tail = ~dataset.is_seen[triples.tails] & dataset.is_seen[triples.heads]
     entities = np.where(only_tail, triples.tails, triples.heads)
     first = np.zeros(len(triples), dtype=np.int64)

@@ -21,6 +21,7 @@ from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker
 from newcomer.tasks.link_prediction import Scorer
 from newcomer.training.blend import BlendedScorer
+from newcomer.training.judging import JudgeScorer, judge_of
 from newcomer.training.preparation import ground as ground
 from newcomer.training.restore import BLEND, load_model
 from newcomer.training.scorer import ModelScorer
@@ -89,9 +90,16 @@ class WorldScorer:
 
 
 class ModelWorldScorer(WorldScorer):
-    """The same for a model, by its network or by network and rules together, which scores single triples too."""
+    """The same for a model, by its network or by network and rules together, which scores single triples too.
+
+    Where the model has a judge, single triples are left to it.
+    """
 
     inner: ModelScorer | BlendedScorer
+
+    def __init__(self, inner: ModelScorer | BlendedScorer, world: World, judge: JudgeScorer | None = None) -> None:
+        super().__init__(inner, world)
+        self.judge = judge
 
     @property
     def network(self) -> WorldScorer | None:
@@ -104,7 +112,9 @@ class ModelWorldScorer(WorldScorer):
         known = self.world.knows(relations)
         if known.any():
             ends = self.world.entities[heads[known]], self.world.entities[tails[known]]
-            scores[known] = self.inner.triple_scores(ends[0], self.world.relations[relations[known]], ends[1])
+            scores[known] = (self.judge or self.inner).triple_scores(
+                ends[0], self.world.relations[relations[known]], ends[1]
+            )
         return scores
 
 
@@ -118,9 +128,12 @@ def scorer_for(
     virtual = ground(bundle.rules, arrived.own_facts, arrived.newcomers, bundle.config, threads)
     options = settings.labels, settings.soft_label_c, settings.constrained
     network = ModelScorer(model, graph, labels, arrived, virtual, *options)
+    judge = judge_of(bundle.weights, bundle.observed.num_relations)
+    judging = None if judge is None else JudgeScorer(judge, arrived.known_facts())
     if BLEND not in bundle.weights:
-        return ModelWorldScorer(network, world)
-    return ModelWorldScorer(BlendedScorer(network, _ranker(bundle, world, threads), bundle.weights[BLEND]), world)
+        return ModelWorldScorer(network, world, judging)
+    blended = BlendedScorer(network, _ranker(bundle, world, threads), bundle.weights[BLEND])
+    return ModelWorldScorer(blended, world, judging)
 
 
 def rule_scorer_for(bundle: Bundle, dataset: InductiveDataset, threads: int | None = None) -> WorldScorer:

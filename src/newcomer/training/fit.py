@@ -25,18 +25,27 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from newcomer.bundle import BundleParts, dataset_hash
+from newcomer.bundle import BundleParts, Thresholds, dataset_hash
 from newcomer.config import NOTHING, Config, TrainingConfig
+from newcomer.data.cut import FactsCut
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import Graph, InductiveDataset
+from newcomer.nn.judge import Judge
 from newcomer.nn.model import Model
 from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
-from newcomer.tasks.link_prediction import Scorer
-from newcomer.training.blend import GUESS, VOICES, BlendedScorer, learn_weights
-from newcomer.training.calibrating import CALIBRATION, calibrate
+from newcomer.training.blend import (
+    GUESS,
+    VOICES,
+    BlendedScorer,
+    Examples,
+    examples,
+    few_weights_for,
+    learn_weights,
+)
+from newcomer.training.calibrating import CALIBRATION, THRESHOLDS, calibrate, newcomer_thresholds
 from newcomer.training.checkpoint import (
     BEST,
     Figures,
@@ -50,14 +59,18 @@ from newcomer.training.checkpoint import (
 )
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.journal import Journal, opened
+from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weights, learn_judge
 from newcomer.training.loop import Trainer
-from newcomer.training.preparation import Prepared, prepare, renamed_rules
+from newcomer.training.preparation import Prepared, ground, prepare, renamed_rules
 from newcomer.training.restore import inferred_by, weights_of
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers
 
 DEVICES = ("auto", "cpu", "cuda")
 REHEARSED = 2  # batches
+THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn whom to believe then
+THINNED_QUERIES = 400
+FEW = ", few facts"
 SMALL = 2_000_000  # numbers: facts times the length of a vector
 TOO_LITTLE = ("out of memory", "not enough memory", "allocate memory")  # how torch words it
 _FILLING: Any = torch.utils.deterministic
@@ -90,20 +103,25 @@ class Fitted:
     neighbors: VirtualNeighbors | None
     history: list[Figures]
     metrics: dict[str, Any]
+    judge: Judge | None = None  # of triples
 
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
         inferred = inferred_by(
             self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
         )
+        judged = {} if self.judge is None else judge_weights(self.judge)
+        # Where false triples were made up, a verdict goes by its truth, which was learned from the same ones.
+        found = self.metrics.get(THRESHOLDS, {"made_up": True})
         return BundleParts(
             config=self.config,
             observed=self.dataset.observed,
             rules=self.rules,
-            weights={**weights_of(self.model, self.labels, self.blend), **inferred.weights},
+            weights={**weights_of(self.model, self.labels, self.blend), **inferred.weights, **judged},
             dataset_name=source.name,
             dataset_hash=dataset_hash(source),
             metrics=self.metrics,
+            thresholds=None if found["made_up"] else Thresholds(found["overall"], found["relations"]),
             auxiliary=self.dataset.auxiliary if len(self.dataset.auxiliary) else None,
             neighbors=inferred.neighbors,
             newcomer_neighbors=inferred.newcomer_neighbors,
@@ -134,7 +152,8 @@ def fit(
     place = choose_device(device)
     identity = Identity.of(dataset, config, rules)
     with _steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
-        run = _Run(config, place, threads, report or Listener(), journal)
+        habit = habit_of(dataset) if config.model.judge else None
+        run = _Run(config, place, threads, report or Listener(), journal, habit)
         if config.training.validation_rate == 0:
             return run.final(run.world(dataset, rules), config.training.epochs)
         if not config.training.final_fit:
@@ -149,9 +168,15 @@ class _Run:
     """The two phases, with what they share."""
 
     def __init__(
-        self, config: Config, place: torch.device, threads: int | None, listener: Listener, journal: Journal
+        self,
+        config: Config,
+        place: torch.device,
+        threads: int | None,
+        listener: Listener,
+        journal: Journal,
+        habit: Habit | None,
     ) -> None:
-        self.config, self.place, self.threads = config, place, threads
+        self.config, self.place, self.threads, self.habit = config, place, threads, habit
         self.listener, self.journal, self.state = listener, journal, journal.state
 
     def search(self, dataset: InductiveDataset, rules: RuleSet | None, full: Graph | None) -> Fitted:
@@ -175,26 +200,56 @@ class _Run:
         restore_model(trainer, _part_of(self.journal.tensors, BEST))
         if self.config.model.evidence and not state.blend:
             self._blend(exam, trainer, world)
+        judge = self._judge(world)
         if not state.calibration:
-            self._calibrate(exam, trainer, world, dataset)
-        return self._fitted(trainer, world, "those who were not held out")
+            self._calibrate(exam, trainer, world, dataset, judge)
+        return self._fitted(trainer, world, "those who were not held out", judge)
 
     def _blend(self, exam: Exam, trainer: Trainer, world: World) -> None:
         """Weigh the network against the rules, and grade both together."""
         self.listener.stage("weighing network and rules")
         network, rules = self._network(trainer, world), self._ranker(world.prepared)
-        weights = learn_weights(network, rules, exam.dataset, exam.queries)
-        self.state.blend = dict(zip(VOICES, weights.tolist(), strict=True))
+        usual = learn_weights(network, rules, exam.dataset, exam.queries)
+        thinned = [example for most in THINNED for example in self._thinned(exam, trainer, world, most)]
+        weights = np.stack([usual, few_weights_for(thinned, usual)])
+        self.state.blend = _blend_of(weights)
         self.state.blended = exam.grade(BlendedScorer(network, rules, weights))
 
-    def _calibrate(self, exam: Exam, trainer: Trainer, world: World, source: InductiveDataset) -> None:
-        """See how often answers like these are right."""
+    def _thinned(self, exam: Exam, trainer: Trainer, world: World, most: int) -> Iterator[Examples]:
+        """The queries once more, or some of them, with at most so many facts left of each newcomer."""
+        prepared, config = world.prepared, self.config
+        if len(prepared.dataset.newcomers) == 0:  # they train as well, and their vectors cannot unlearn
+            return
+        thin = FactsCut(most, config.seed).of(prepared.dataset)
+        virtual = None
+        if trainer.model.encoder.hears_virtual:
+            virtual = ground(prepared.rules, thin.own_facts, thin.newcomers, config, self.threads)
+        model = config.model
+        options = model.labels, model.soft_label_c, model.constrained
+        network = ModelScorer(trainer.model, world.graph, trainer.labels, thin, virtual, *options)
+        rules = RuleRanker.build(prepared.rules, thin.own_facts, thin.observed, threads=thread_count(self.threads))
+        chosen = np.random.default_rng([config.seed, most]).permutation(len(exam.queries))[:THINNED_QUERIES]
+        yield from examples(network, rules, thin, exam.queries.take(np.sort(chosen)))
+
+    def _judge(self, world: World) -> Judge | None:
+        """A judge that practised on what is trained on, where the data set says what is false."""
+        if self.habit is None:
+            return None
+        self.listener.stage("learning to judge triples")
+        return learn_judge(world.prepared.dataset.observed, self.habit, self.config.seed)
+
+    def _calibrate(
+        self, exam: Exam, trainer: Trainer, world: World, source: InductiveDataset, judge: Judge | None
+    ) -> None:
+        """See how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating truths")
-        network, blended = self._network(trainer, world), self.config.model.evidence
-        scorer: Scorer = network
+        network, blended, seed = self._network(trainer, world), self.config.model.evidence, self.config.seed
+        scorer: ModelScorer | BlendedScorer = network
         if blended:
             scorer = BlendedScorer(network, self._ranker(world.prepared), _weights(self.state.blend))
-        self.state.calibration = calibrate(exam, scorer, source, blended, self.config.seed)
+        judging = None if judge is None else JudgeScorer(judge, world.prepared.dataset.known_facts())
+        self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
+        self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
 
     def final(self, world: World, epochs: int) -> Fitted:
         """Train a fresh model on everyone for a number of epochs."""
@@ -204,7 +259,7 @@ class _Run:
         trainer = self._trainer(world)
         while self.state.epoch < epochs:
             self._save(trainer, self._epoch(trainer), epochs)
-        return self._fitted(trainer, world, "everyone")
+        return self._fitted(trainer, world, "everyone", self._judge(world))
 
     def world(self, dataset: InductiveDataset, rules: RuleSet | None, newcomers: bool = False) -> World:
         """Rules, virtual neighbours and graph of a data set, and a proof that they can be trained on."""
@@ -259,7 +314,9 @@ class _Run:
 
     def _grade(self, exam: Exam, trainer: Trainer, world: World) -> dict[str, float]:
         with _memory_in_words(self.config):
-            return exam.grade(self._network(trainer, world))
+            network = self._network(trainer, world)
+            told_apart = exam.judge(network, self.config.seed) if exam.has_labels else {}
+            return exam.grade(network) | told_apart
 
     def _network(self, trainer: Trainer, world: World) -> ModelScorer:
         model, prepared = self.config.model, world.prepared
@@ -287,7 +344,7 @@ class _Run:
             "rules": exam.grade(self._ranker(prepared)) if len(prepared.rules) else None,
         }
 
-    def _fitted(self, trainer: Trainer, world: World, trained_on: str) -> Fitted:
+    def _fitted(self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None) -> Fitted:
         state, prepared = self.state, world.prepared
         history = [{name: value for name, value in record.items() if name != "seconds"} for record in state.history]
         metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
@@ -298,10 +355,12 @@ class _Run:
                 metrics["validation"]["network"] = state.best
         blend = None
         if self.config.model.evidence:
-            metrics["blend"] = state.blend or dict(zip(VOICES, GUESS, strict=True))
+            metrics["blend"] = state.blend or _blend_of(np.array([GUESS, [0.0] * len(GUESS)], dtype=np.float32))
             blend = _weights(metrics["blend"])
         if state.calibration:
             metrics[CALIBRATION] = state.calibration
+        if state.thresholds:
+            metrics[THRESHOLDS] = state.thresholds
         return Fitted(
             self.config,
             prepared.dataset,
@@ -313,6 +372,7 @@ class _Run:
             prepared.seen_neighbors,
             list(state.history),
             metrics,
+            judge,
         )
 
 
@@ -323,8 +383,15 @@ class _Rehearsal(Trainer):
         yield from islice(super()._batches(generator), REHEARSED)
 
 
+def _blend_of(weights: npt.NDArray[np.float32]) -> dict[str, float]:
+    """Both rows by name, as a report shows them."""
+    names = [*VOICES, *(f"{voice}{FEW}" for voice in VOICES)]
+    return dict(zip(names, weights.reshape(-1).tolist(), strict=True))
+
+
 def _weights(blend: Mapping[str, float]) -> npt.NDArray[np.float32]:
-    return np.array([blend[voice] for voice in VOICES], dtype=np.float32)
+    few = [blend.get(f"{voice}{FEW}", 0.0) for voice in VOICES]  # a run begun earlier has none
+    return np.array([[blend[voice] for voice in VOICES], few], dtype=np.float32)
 
 
 def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:

@@ -95,6 +95,21 @@ class TrainingGraph:
         every = torch.arange(len(self.groundings.confidence), device=self.virtual.device)
         return Rows(self.groundings.offsets, every, len(every))
 
+    def between(self, facts: Tensor) -> Tensor:
+        """All facts that tie the same two entities as one of these, themselves included."""
+        number, members = self._pairs
+        _, found = members.pick(number[facts])
+        return members.columns[found]
+
+    @cached_property
+    def _pairs(self) -> tuple[Tensor, Rows]:
+        """The number of each fact's pair of entities, whichever is the head, and the facts of every pair."""
+        low, high = self.facts[:, ::2].sort(dim=1).values.unbind(dim=1)
+        keys, number = torch.unique(low * self.num_entities + high, return_inverse=True)
+        order = torch.argsort(number, stable=True)
+        offsets = torch.searchsorted(number[order], torch.arange(len(keys) + 1, device=number.device))
+        return number, Rows(offsets, order, len(number))
+
     def standing(self, visible: Tensor) -> Tensor:
         """(virtual,): 1.0, or 0.0 of those inferred from a fact that has 0.0 in ``visible`` (facts,) and not 1.0."""
         premises, _ = self.dependents.transposed

@@ -174,7 +174,8 @@ class Trainer:
 
     def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
-        visible = torch.ones(len(self.graph.facts), device=self.device).index_fill_(0, facts, 0.0)
+        hidden = self.graph.between(facts) if self.config.training.hide_pairs else facts
+        visible = torch.ones(len(self.graph.facts), device=self.device).index_fill_(0, hidden, 0.0)
         weights = torch.cat([visible, self.labels * self.graph.standing(visible)])
         if self.config.training.edge_dropout:
             kept = torch.rand(len(weights), generator=generator, device=self.device)

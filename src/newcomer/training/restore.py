@@ -7,6 +7,7 @@ The weights are those of the network and beside them, by name,
     newcomer_labels    both for the newcomers that are stored with the model
     newcomer_support
     blend              where rules have a say beside the network, how far each is believed (`newcomer.training.blend`)
+    judge.*            what judges triples, where there is such a thing (`newcomer.training.judging`)
 
 Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long; a model
 that was written without them is loaded by inferring them again.
@@ -27,6 +28,7 @@ from newcomer.nn.model import Model
 from newcomer.rules.neighbors import VirtualNeighbors, about_those
 from newcomer.rules.rule import RuleSet
 from newcomer.training.graph import TrainingGraph, build_training_graph
+from newcomer.training.judging import JUDGE
 from newcomer.training.loop import build_model
 from newcomer.training.preparation import ground, ground_seen, limits_of, seen_count
 from newcomer.training.scorer import ModelScorer, rule_support, virtual_labels
@@ -131,7 +133,8 @@ def load_model(
     labels = beside(bundle, LABELS, place)
     labels = torch.empty(0, device=place) if labels is None else labels
     _check_count("labels for", labels, len(graph.virtual))
-    tensors = {name: torch.from_numpy(value.copy()) for name, value in bundle.weights.items() if name not in BESIDE}
+    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith(JUDGE)]
+    tensors = {name: torch.from_numpy(bundle.weights[name].copy()) for name in own}
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

@@ -3,6 +3,10 @@
 A share of the valid triples is drawn. Their heads, tails or both leave the observed graph O: what is left is O', the
 facts that tie them to it are their auxiliary facts, and the drawn triples are asked. Neither the newcomers of the data
 set nor their facts nor the test triples are looked at, but for which end of test is new.
+
+Where test and valid say which triples are false, both kinds are drawn, since the ends of false ones are new in test,
+too, and the exam has labels. It is then cut as such sets are: auxiliary are all facts with one drawn end, also those of
+an entity that has no others and so becomes a newcomer itself.
 """
 
 from dataclasses import dataclass
@@ -11,9 +15,11 @@ import numpy as np
 
 from newcomer.config import Config
 from newcomer.data.split import SIDES, SplitRule, split_graph
+from newcomer.data.tables import assemble
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.tasks.link_prediction import Queries, RankingProtocol, Scorer, align, evaluate_under, queries_of
+from newcomer.tasks.triple_classification import TripleScorer, cross_fitted
 
 MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
 
@@ -26,6 +32,19 @@ class Exam:
     queries: Queries
     unseen: str
     full: Graph | None = None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether it says of some triples that they are false."""
+        labels = self.dataset.test.labels
+        return labels is not None and bool((labels <= 0).any())
+
+    def judge(self, scorer: TripleScorer, seed: int) -> dict[str, float]:
+        """How a scorer tells the true triples of an exam with labels from the false ones.
+
+        The accuracy is by thresholds that were found without the triple in question.
+        """
+        return cross_fitted(self.dataset, scorer, self.dataset.test, np.random.default_rng([seed, 5]))
 
     def grade(self, scorer: Scorer) -> dict[str, float]:
         """How a scorer does: known filter, all candidates, mean ties; under the full filter too, where there is one."""
@@ -42,9 +61,9 @@ def hold_out_newcomers(dataset: InductiveDataset, config: Config, full: Graph | 
     """Cut an exam out of the observed graph, by the seed."""
     training = config.training
     unseen = unseen_side(dataset) if training.validation_unseen == "auto" else training.validation_unseen
-    source = _without_newcomers(dataset)
+    rule = SplitRule(unseen, rate=training.validation_rate, seed=config.seed)
     try:
-        held = split_graph(source, SplitRule(unseen, rate=training.validation_rate, seed=config.seed))
+        held = _cut_with_labels(dataset, rule) or split_graph(_without_newcomers(dataset), rule)
     except DatasetError:
         raise _too_small(dataset) from None
     if len(held.test) == 0:
@@ -59,6 +78,30 @@ def unseen_side(dataset: InductiveDataset) -> str:
     head, tail = ~dataset.is_seen[asked.heads], ~dataset.is_seen[asked.tails]
     counts = {"subject": head & ~tail, "object": tail & ~head, "both": head & tail}
     return max(SIDES, key=lambda side: int(counts[side].sum()))  # the first of equals
+
+
+def _cut_with_labels(dataset: InductiveDataset, rule: SplitRule) -> InductiveDataset | None:
+    """An exam of true and false triples; None where the data set is not of that kind, or one kind is not drawn."""
+    valid, seen = dataset.valid, dataset.is_seen
+    if valid.labels is None or dataset.test.labels is None:
+        return None
+    valid = valid.take(seen[valid.heads] & seen[valid.tails])
+    count = round(len(valid) * (rule.rate or 0) / 100)
+    drawn = valid.take(np.sort(np.random.default_rng(rule.seed).choice(len(valid), size=count, replace=False)))
+    is_drawn = np.zeros(len(dataset.entities), dtype=bool)
+    for ends in {"subject": [drawn.heads], "object": [drawn.tails], "both": [drawn.heads, drawn.tails]}[rule.unseen]:
+        is_drawn[ends] = True
+    facts = dataset.observed.triples
+    head, tail = is_drawn[facts.heads], is_drawn[facts.tails]
+    observed, auxiliary = facts.take(~head & ~tail), facts.take(head ^ tail)
+    known = np.zeros(len(dataset.entities), dtype=bool)
+    for part in (observed, auxiliary):
+        known[part.heads] = known[part.tails] = True
+    asked = drawn.take(known[drawn.heads] & known[drawn.tails])
+    if len(observed) == 0 or asked.labels is None or len(np.unique(asked.labels > 0)) < 2:
+        return None
+    parts = {"train": observed, "aux": auxiliary, "valid": TripleArray.empty(), "test": asked}
+    return assemble(dataset.name, dataset.entities.names, dataset.relations.names, parts)
 
 
 def _without_newcomers(dataset: InductiveDataset) -> InductiveDataset:

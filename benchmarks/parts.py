@@ -1,0 +1,160 @@
+"""What each part of the default model is worth: its voices and its kinds of rules, left out one at a time.
+
+    PYTHONPATH=src python benchmarks/parts.py DATA --seed N --out FILE.json [--full GRAPH] [--device auto]
+
+Newcomers are held out of the observed graph by the seed, as training does it, and test is not looked at. The model is
+trained once; then the weights of the voices that are left are learned on the questions about one half of the held-out
+newcomers and used on those about the other half, and the other way round: no question is answered by weights that were
+learned from it. Leaving out a kind of rules takes what they infer out of all voices that rules have.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from newcomer.config import Config, load_preset, with_overrides
+from newcomer.data import load_dataset
+from newcomer.graph import Graph, InductiveDataset, Mask
+from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.rule import Kind, RuleSet
+from newcomer.tasks.link_prediction import Queries, RankingProtocol, evaluate_under
+from newcomer.training.blend import VOICES, Examples, examples, weights_for
+from newcomer.training.fit import DEVICES, Fitted, fit
+from newcomer.training.scorer import ModelScorer
+from newcomer.training.validation import Exam, hold_out_newcomers
+
+RULE_VOICES = ("order", "confidence", "odds")
+TOGETHER = {  # what is left out at once
+    "all": (),
+    "without network": ("network",),
+    "without rules": RULE_VOICES,
+    "without order": ("order",),
+    "without confidence and odds": ("confidence", "odds"),
+    "without link": ("link",),
+    "without frequency": ("frequency",),
+    "without newcomer": ("newcomer",),
+    "network and newcomer alone": tuple(voice for voice in VOICES if voice not in ("network", "newcomer")),
+}
+METRICS = ("mrr", "hits@1", "hits@10", "mr")
+
+
+class Recorded:
+    """A scorer that says again what it has been found to say, query by query."""
+
+    def __init__(self, queries: Queries, scores: npt.NDArray[np.float32]) -> None:
+        asked = zip(queries.entity.tolist(), queries.relation.tolist(), strict=True)
+        self.rows = dict(zip(asked, scores, strict=True))
+
+    def scores(self, entities: npt.NDArray[Any], relations: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        return np.stack([self.rows[question] for question in zip(entities.tolist(), relations.tolist(), strict=True)])
+
+
+def network_of(fitted: Fitted) -> ModelScorer:
+    model = fitted.config.model  # the default hears no virtual neighbours
+    return ModelScorer(
+        fitted.model, fitted.graph, fitted.labels, fitted.dataset, None, model.labels, model.soft_label_c
+    )
+
+
+def ranker_of(rules: RuleSet, dataset: InductiveDataset, threads: int) -> RuleRanker:
+    return RuleRanker.build(rules, dataset.own_facts, dataset.observed, threads=threads)
+
+
+def rows_of(batch: Examples, chosen: Mask) -> Examples:
+    """Some of the queries."""
+    return Examples(*(part[torch.from_numpy(chosen)] for part in batch))
+
+
+def cross_scores(batches: list[Examples], first: Mask, silent: Collection[str]) -> npt.NDArray[np.float32]:
+    """(queries, entities): scores by weights learned on the other half of the queries."""
+    ends = np.cumsum([0] + [len(batch.answers) for batch in batches])
+    parts = [slice(start, end) for start, end in pairwise(ends.tolist())]
+    found: npt.NDArray[np.float32] = np.empty((len(first), batches[0].voices.shape[1]), dtype=np.float32)
+    for half in (first, ~first):
+        learned = weights_for([rows_of(b, ~half[part]) for b, part in zip(batches, parts, strict=True)], silent)
+        for batch, part in zip(batches, parts, strict=True):
+            found[part][half[part]] = (batch.voices[torch.from_numpy(half[part])] @ torch.from_numpy(learned)).numpy()
+    return found
+
+
+def graded(exam: Exam, scores: npt.NDArray[np.float32]) -> dict[str, Any]:
+    """Figures under each filter, and of pairs that no known fact ties yet."""
+    filters = ("known",) if exam.full is None else ("known", "full")
+    protocols = [RankingProtocol(filter=name) for name in filters]
+    scorer, figures = Recorded(exam.queries, scores), {}
+    results = evaluate_under(exam.dataset, scorer, protocols, exam.full, exam.queries)
+    apart = np.flatnonzero(~linked(exam))
+    unlinked = evaluate_under(exam.dataset, scorer, protocols, exam.full, exam.queries.take(apart))
+    for name, result, far in zip(filters, results, unlinked, strict=True):
+        figures[name] = {metric: result.metrics()[metric] for metric in METRICS}
+        figures[f"{name}, unlinked"] = {metric: far.metrics()[metric] for metric in METRICS}
+    return figures
+
+
+def linked(exam: Exam) -> Mask:
+    """Whether a query's entity is tied to its answer already."""
+    facts = exam.dataset.own_facts
+    pairs = zip(exam.queries.entity.tolist(), exam.queries.answer.tolist(), strict=True)
+    return np.array([bool((facts.of(entity)[1] == answer).any()) for entity, answer in pairs], dtype=bool)
+
+
+def first_half(queries: Queries, seed: int) -> Mask:
+    """Of the queries those about one half of the newcomers."""
+    who = np.unique(queries.entity)
+    drawn = np.random.default_rng([seed, 17]).permutation(who)[: len(who) // 2]
+    half: Mask = np.isin(queries.entity, drawn)
+    return half
+
+
+def rows(
+    dataset: InductiveDataset, config: Config, full: Graph | None, device: str, threads: int
+) -> Iterator[tuple[str, Any]]:
+    """Each row of the table as soon as it is known."""
+    fitted = fit(dataset, config, device=device, full=full, threads=threads)
+    yield "validation", fitted.metrics["validation"]
+    exam = hold_out_newcomers(dataset, config, full)
+    network, half = network_of(fitted), first_half(exam.queries, config.seed)
+    batches = list(examples(network, ranker_of(fitted.rules, exam.dataset, threads), exam.dataset, exam.queries))
+    for name, silent in TOGETHER.items():
+        yield name, graded(exam, cross_scores(batches, half, silent))
+    del batches
+    for kind in np.unique(fitted.rules.kinds).tolist():
+        left = fitted.rules.where(fitted.rules.kinds != kind)
+        batches = list(examples(network, ranker_of(left, exam.dataset, threads), exam.dataset, exam.queries))
+        name = f"without rules of the kind {Kind(kind).name.lower()}"
+        yield name, graded(exam, cross_scores(batches, half, ()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="a data set: its folder or its name")
+    parser.add_argument("--full", help="a data set that holds all that is true, for the full filter")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--device", default="auto", choices=DEVICES)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
+    parser.add_argument("--out", type=Path, required=True, help="where the figures go, as JSON")
+    options = parser.parse_args()
+    settings = [*options.set, f"seed={options.seed}", "training.final_fit=false"]
+    config = with_overrides(load_preset(options.preset), settings)
+    dataset = load_dataset(options.data)
+    full = None if options.full is None else load_dataset(options.full).known()
+    said: dict[str, Any] = {"dataset": dataset.name, "seed": options.seed, "settings": config.to_dict(), "rows": {}}
+    start = time.monotonic()
+    for name, figures in rows(dataset, config, full, options.device, options.threads):
+        said["rows"][name] = figures
+        print(f"{time.monotonic() - start:6.0f} s  {name}: {json.dumps(figures)}", flush=True)
+        options.out.write_text(json.dumps(said, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Learning to tell true triples from false ones: how false ones are made, what a judge learns, how it is kept."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import complaint, make_dataset
+from newcomer.bundle import read_bundle, write_bundle
+from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
+from newcomer.nn.judge import Judge
+from newcomer.predictor import Predictor
+from newcomer.tasks.triple_classification import labelled, roc_auc
+from newcomer.training.evaluation import Case, classify_test, judge_test
+from newcomer.training.evaluation_scorer import scorer_for
+from newcomer.training.fit import Fitted, fit
+from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_of, judge_weights, learn_judge
+from nn_oracle import one_thread
+from training_world import choosing, citizen, parts, settings, world
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+FOLDED = (*choosing("foldin"), "model.judge=yes", "training.epochs=1", "training.validate_every=1")
+
+
+def town(people: int = 120) -> dict[str, list[tuple[str, str, str]]]:
+    """Who lives in a city is a citizen of its country; both facts also stand the other way round."""
+    rows = []
+    for number in range(people):
+        city, land, name = f"city{number % 12}", f"land{number % 12 % 4}", f"p{number:03}"
+        rows += [(name, "lives_in", city), (city, "home_of", name), (city, "city_in", land), (land, "has_city", city)]
+        if number % 5:
+            rows += [(name, "citizen_of", land), (land, "has_citizen", name)]
+    return {"train": rows}
+
+
+def with_labels(dataset: InductiveDataset, seed: int = 0) -> InductiveDataset:
+    rng = np.random.default_rng(seed)
+    return replace(dataset, **{part: labelled(dataset, getattr(dataset, part), rng) for part in ("valid", "test")})
+
+
+@cache
+def fitted() -> tuple[InductiveDataset, Fitted]:
+    dataset = with_labels(world())
+    return dataset, fit(dataset, settings(*FOLDED), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("false", "heads", "fitting"),
+    [
+        ([("a", "r", "z"), ("b", "r", "z")], 0.0, True),  # tails are replaced, by those that r has
+        ([("a", "r", "c"), ("b", "r", "a")], 0.0, False),
+        ([("c", "r", "x"), ("c", "r", "y")], 1.0, True),
+        ([("z", "r", "x"), ("z", "r", "y")], 1.0, False),
+        ([("z", "r", "x"), ("a", "r", "c")], 0.5, False),
+    ],
+)
+def test_a_habit_shows_in_what_is_false(false, heads, fitting):
+    true = [("a", "r", "x"), ("b", "r", "y")]
+    train = [("a", "s", "b"), ("c", "r", "w"), ("c", "r", "z"), ("y", "s", "x")]
+    dataset = make_dataset(train=train, valid=[*true, *false])
+    rows = dataset.valid.rows.tolist()
+    named = [(dataset.entities[h], dataset.relations[r], dataset.entities[t]) for h, r, t in rows]
+    labels = np.array([row in true for row in named], dtype=np.int8)
+    valid = TripleArray(dataset.valid.heads, dataset.valid.relations, dataset.valid.tails, labels)
+    assert habit_of(replace(dataset, valid=valid)) == Habit(heads, fitting)
+
+
+def test_without_anything_false_there_is_no_habit():
+    assert habit_of(world()) is None
+    dataset = world()
+    valid = TripleArray(*dataset.valid.rows.T, np.ones(len(dataset.valid), dtype=np.int8))
+    assert habit_of(replace(dataset, valid=valid)) is None
+
+
+def asked_of(dataset: InductiveDataset) -> tuple[TripleArray, np.ndarray]:
+    """The citizenships that the town does not state, and as many wrong ones."""
+    rows = [(f"p{number:03}", f"land{number % 12 % 4}", f"land{(number + 1) % 12 % 4}") for number in range(0, 120, 5)]
+    id_of, relation = dataset.entities.id, dataset.relations.id("citizen_of")
+    true = [(id_of(name), relation, id_of(land)) for name, land, _ in rows]
+    false = [(id_of(name), relation, id_of(land)) for name, _, land in rows]
+    return TripleArray.of([*true, *false]), np.repeat([True, False], len(rows))
+
+
+def test_a_judge_learns_what_goes_together_though_facts_have_twins():
+    dataset = make_dataset(**town())
+    judge = learn_judge(dataset.observed, Habit(0.0, fitting=True), seed=0)
+    triples, truths = asked_of(dataset)
+    scores = JudgeScorer(judge, dataset.observed).triple_scores(triples.heads, triples.relations, triples.tails)
+    assert roc_auc(scores, truths) > 0.95
+
+
+def test_the_same_seed_gives_the_same_judge_whatever_was_drawn_before():
+    graph = make_dataset(**town(40)).observed
+    first = judge_weights(learn_judge(graph, Habit(0.5, fitting=False), seed=3))
+    torch.rand(7)
+    state = torch.random.get_rng_state()
+    again = judge_weights(learn_judge(graph, Habit(0.5, fitting=False), seed=3))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert first.keys() == again.keys() and all(np.array_equal(first[name], again[name]) for name in first)
+    other = judge_weights(learn_judge(graph, Habit(0.5, fitting=False), seed=4))
+    assert not np.array_equal(first["judge.members.0.first.weight"], other["judge.members.0.first.weight"])
+
+
+def test_a_graph_of_one_pair_says_what_to_do():
+    graph = make_dataset(train=[("a", "r", "b"), ("b", "r", "a")]).observed
+    assert "set model.judge=false" in str(complaint(learn_judge, graph, Habit(0.0, fitting=False), 0))
+
+
+def test_weights_of_another_number_of_relations_are_refused():
+    weights = judge_weights(Judge(3, 29))
+    assert judge_of({}, 3) is None and judge_of(weights, 3) is not None
+    assert "train the model again" in str(complaint(judge_of, weights, 4))
+
+
+def test_a_model_keeps_its_judge_and_its_thresholds(tmp_path: Path):
+    dataset, model = fitted()
+    write_bundle(tmp_path / "m", model.bundle(dataset))
+    bundle = read_bundle(tmp_path / "m")
+    found = model.metrics["thresholds"]
+    assert bundle.thresholds is not None and bundle.thresholds.overall == found["overall"] and not found["made_up"]
+    assert found["triples"] == len(dataset.valid) // 2  # half of valid is drawn, and nobody is lost
+    expected = learn_judge(model.dataset.observed, habit_of(dataset), seed=0)
+    assert judge_weights(expected).keys() <= bundle.weights.keys()
+    scorer, test = scorer_for(bundle, dataset), dataset.test
+    scores = scorer.triple_scores(test.heads, test.relations, test.tails)
+    known = concatenate([dataset.observed.triples, dataset.auxiliary.triples])
+    graph = Graph.build(dataset.entities, dataset.relations, known)
+    wanted = JudgeScorer(expected, graph).triple_scores(test.heads, test.relations, test.tails)
+    np.testing.assert_allclose(scores, wanted, atol=1e-5)
+
+
+def test_verdicts_are_those_of_evaluation(tmp_path: Path):
+    dataset, model = fitted()
+    write_bundle(tmp_path / "m", model.bundle(dataset))
+    bundle = read_bundle(tmp_path / "m")
+    judged = judge_test(Case(bundle, dataset, torch.device("cpu")))
+    predictor = Predictor(bundle)
+    names, relations = dataset.entities, dataset.relations
+    asked = [(names[h], relations[r], names[t]) for h, r, t in judged.result.triples.rows.tolist()]
+    verdicts = predictor.classify(asked)
+    np.testing.assert_allclose([one.score for one in verdicts], judged.result.scores, atol=1e-5)
+    assert [one.is_true for one in verdicts] == judged.result.said.tolist()
+    np.testing.assert_allclose([one.truth for one in verdicts], judged.truths, atol=1e-5)
+    assert all(one.calibrated for one in verdicts) and predictor.classify([]) == []
+    assert verdicts[0] == predictor.classify(asked[:1])[0]
+
+
+def test_a_verdict_goes_by_all_that_newcomers_tell(tmp_path: Path):
+    dataset, model = fitted()
+    write_bundle(tmp_path / "m", model.bundle(dataset))
+    predictor = Predictor(read_bundle(tmp_path / "m"))
+    before = predictor.classify([citizen("q0", 0)])[0]
+    predictor.add([("zoe", "knows", "q0"), ("zoe", "citizen_of", "land0")])
+    after = predictor.classify([citizen("q0", 0), ("zoe", "lives_in", "city0")])
+    assert after[0].score != before.score and np.isfinite(after[1].score)
+
+
+def test_without_validation_a_verdict_is_by_the_odds_of_the_judge():
+    dataset = with_labels(world())
+    model = fit(dataset, settings(*FOLDED, "training.validation_rate=0"), device="cpu")
+    assert model.judge is not None and "thresholds" not in model.metrics
+    assert model.bundle(dataset).thresholds is None
+
+
+def test_data_that_say_nothing_of_false_triples_have_no_judge():
+    model = fit(world(), settings(*FOLDED), device="cpu")
+    assert model.judge is None and not any(name.startswith("judge.") for name in model.bundle(world()).weights)
+    assert model.metrics["thresholds"]["made_up"] and model.bundle(world()).thresholds is None
+
+
+def test_thresholds_of_newcomers_are_used_for_them(tmp_path: Path):
+    dataset, model = fitted()
+    write_bundle(tmp_path / "m", model.bundle(dataset))
+    bundle = read_bundle(tmp_path / "m")
+    result = classify_test(Case(bundle, dataset, torch.device("cpu")))
+    assert result.thresholds.overall == model.metrics["thresholds"]["overall"]
+    assert len(parts()["test"]) * 2 == len(result.triples)
