@@ -1,6 +1,7 @@
 """What each part of the default model is worth: its voices and its kinds of rules, left out one at a time.
 
     PYTHONPATH=src python benchmarks/parts.py DATA --seed N --out FILE.json [--full GRAPH] [--device auto]
+    PYTHONPATH=src python benchmarks/parts.py --table FILE.json ...    # the mean over seeds, as docs show it
 
 Newcomers are held out of the observed graph by the seed, as training does it, and test is not looked at. The model is
 trained once; then the weights of the voices that are left are learned on the questions about one half of the held-out
@@ -133,17 +134,48 @@ def rows(
         yield name, graded(exam, cross_scores(batches, half, ()))
 
 
+def table(files: list[Path]) -> str:
+    """MRR / Hits@10 / mean rank under the known filter and MRR of unlinked pairs under the full one, for each set."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in files:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        found.setdefault(read["dataset"], []).append(read["rows"])
+    names = [name for name in next(iter(found.values()))[0] if name != "validation"]
+    lines = ["| | " + " | ".join(f"{name} ({len(seeds)} seeds)" for name, seeds in found.items()) + " |"]
+    lines.append("|---" * (len(found) + 1) + "|")
+    lines += ["| " + " | ".join([name, *(cell(seeds, name) for seeds in found.values())]) + " |" for name in names]
+    return "\n".join(lines)
+
+
+def cell(seeds: list[dict[str, Any]], name: str) -> str:
+    """Means over the seeds; behind it how far MRR is from that of all parts, seed by seed."""
+
+    def mean(filtered: str, metric: str) -> float:
+        return float(np.mean([rows[name][filtered][metric] for rows in seeds]))
+
+    known = f"{100 * mean('known', 'mrr'):.1f} / {100 * mean('known', 'hits@10'):.1f} / {mean('known', 'mr'):.0f}"
+    apart = f"{100 * mean('full, unlinked', 'mrr'):.1f}"
+    differences = [100 * (rows[name]["known"]["mrr"] - rows["all"]["known"]["mrr"]) for rows in seeds]
+    return f"{known}; {apart}" + ("" if name == "all" else f" ({', '.join(f'{one:+.1f}' for one in differences)})")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", help="a data set: its folder or its name")
+    parser.add_argument("data", nargs="?", help="a data set: its folder or its name")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="FILE", help="show files of results, run nothing")
     parser.add_argument("--full", help="a data set that holds all that is true, for the full filter")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--preset", default="default")
     parser.add_argument("--device", default="auto", choices=DEVICES)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
-    parser.add_argument("--out", type=Path, required=True, help="where the figures go, as JSON")
+    parser.add_argument("--out", type=Path, help="where the figures go, as JSON")
     options = parser.parse_args()
+    if options.table:
+        print(table(sorted(options.table)))
+        return
+    if options.data is None or options.out is None:
+        parser.error("name a data set and --out, or files with --table")
     settings = [*options.set, f"seed={options.seed}", "training.final_fit=false"]
     config = with_overrides(load_preset(options.preset), settings)
     dataset = load_dataset(options.data)
