@@ -258,12 +258,40 @@ def unheard_of() -> TrainingGraph:
 
 
 @every_decoder
-def test_a_relation_nobody_told_of_says_nothing(decoder):
+def test_a_relation_nobody_told_of_keeps_the_vector_that_changes_nothing(decoder):
     trainer = Trainer(config_of("foldin", decoder, labels="none"), unheard_of(), CPU)
-    vectors = trainer.model.decoder.vectors
-    assert not vectors[-1].any() and bool(vectors[:-1].any(dim=1).all())
-    trainer.epoch(0)
-    assert not vectors[-1].any()
+    vectors, encoder = trainer.model.decoder.vectors, trainer.model.encoder
+    for _ in range(2):
+        assert encoder.is_untold(torch.arange(2 * RELATIONS)).nonzero()[:, 0].tolist() == [
+            RELATIONS - 1,
+            2 * RELATIONS - 1,
+        ]
+        anyone = torch.randn(3, vectors.shape[1])
+        assert torch.equal(trainer.model.decoder.asked(anyone, vectors[-1:].expand(3, -1)), anyone)
+        trainer.epoch(0)
+
+
+@every_decoder
+def test_a_question_nobody_told_of_is_answered_by_who_is_like_the_known_answers(decoder):
+    trainer = Trainer(config_of("foldin", decoder, labels="none"), unheard_of(), CPU)
+    model, untold = trainer.model.eval(), RELATIONS - 1
+    encoder, seen = model.encoder, 12
+    told, answers = [(0, 3, 1.0), (1, 5, 1.0)], [(untold, 2, 1.0), (untold, 7, 1.0)]
+    graph = trainer.graph
+    alone = encoder.states(graph.edges(torch.ones(len(graph.facts))))
+    with torch.no_grad():
+        both = encoder.extend(alone, edges_of([told + answers, told], seen + 2, torch.float32))
+        asked = [torch.tensor([seen, seen + 1, seen, 4]), torch.tensor([untold, untold, 0, untold])]
+        found = encoder.embed(both, *asked)
+    assert torch.equal(both.layers[0][seen], both.layers[0][seen + 1]), "facts of such a relation are not heard"
+    assert torch.equal(found[2], both.layers[0][seen]) and not found[1].any() and not found[3].any()
+    best = most_likely(encoder, model.decoder, encoder.vectors.detach(), [(untold, 2, 1.0), (untold, 7, 1.0)])
+    torch.testing.assert_close(found[0], best.to(found), rtol=0, atol=0.02)
+    scores = model.decoder.fit_candidates(found[:1], encoder.vectors.detach())[0]
+    assert scores[[2, 7]].min() > scores.median(), "the known answers are likely ones"
+    shares = encoder.weighing(both, asked[0][:1], asked[1][:1])
+    weighed = dict(zip([column for _, column, _ in sorted(told + answers)], shares.tolist(), strict=True))
+    assert weighed[3] == weighed[5] == 0.0 and weighed[2] > 0 and weighed[7] > 0
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "adagrad"])

@@ -113,6 +113,10 @@ class DotDecoder(Decoder):
     def vector(numbers: Tensor) -> Tensor:
         """The vectors of such numbers."""
 
+    def identity(self, vectors: Tensor) -> Tensor:
+        """Relation vectors of that shape under which what is asked for is the head itself."""
+        return self.vector(torch.ones_like(self.numbers(vectors)))
+
     def fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         return (queries * tails).sum(dim=-1)
 

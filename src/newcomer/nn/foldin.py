@@ -9,6 +9,9 @@ where ``s`` is the decoder's score, linear in x: a convex problem with one solut
 entities, drawn once by how busy they are (``excess`` makes them stand for all), and the newcomer's own neighbours, whom
 it must tell apart. So the cost of a newcomer follows from its facts, never from the graph.
 
+A relation that nobody seen is told of by has no trained vector: its facts are not heard. Asked about it, an entity is
+the vector that explains best what it is known to be tied to by that very relation, and nothing where that is nobody.
+
 At the minimum ``2 ridge x = sum of w * (the pull of a fact)``, where a fact pulls towards its tail and away from what
 was expected instead: each fact's part in the vector, and so in every score, can be told.
 """
@@ -81,6 +84,7 @@ class FoldInEncoder(Encoder):
         """Newcomers by their seen neighbours first; then those who are tied to others so told of, by both."""
         known, device = seen.layers[0].detach().cpu(), seen.layers[0].device
         rows = _on_cpu(edges)
+        rows = rows._replace(weights=rows.weights.masked_fill(self.is_untold(rows.relations), 0.0))
         start, count = len(known), edges.rows.num_rows
         with torch.no_grad():
             found, told = self._placed(rows, range(count), known, known.new_zeros(count, known.shape[1]), device)
@@ -200,8 +204,44 @@ class FoldInEncoder(Encoder):
     def _turned(self, along: Tensor) -> Tensor:
         return self._decoder.inverse(along)
 
-    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+    def plain(self, states: States, entities: Tensor) -> Tensor:
+        """The vectors themselves."""
         return torch.nn.functional.embedding(entities, states.layers[0])
+
+    def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+        vectors = self.plain(states, entities)
+        if self.training:  # on relations that are told of
+            return vectors
+        untold = torch.nonzero(self.is_untold(queries))[:, 0]
+        if len(untold) == 0:
+            return vectors
+        pairs = zip(entities[untold].tolist(), queries[untold].tolist(), strict=True)
+        alike = [self._alike(states, entity, query) for entity, query in pairs]
+        return vectors.index_copy(0, untold, torch.stack(alike).to(vectors))
+
+    def is_untold(self, relations: Tensor) -> Tensor:
+        """(n,): whether an oriented relation has no trained vector, but the one that leaves everything as it is."""
+        decoder = self._decoder
+        own = decoder.vectors.detach()
+        same = (own == decoder.identity(own)).all(dim=1)
+        return same.to(relations.device)[relations % decoder.num_relations]
+
+    def _alike(self, states: States, entity: int, query: int) -> Tensor:
+        """(d,): the vector that explains best whom an entity is tied to by a relation without a trained vector."""
+        known = self._answers(states, entity, query)
+        if len(known) == 0:
+            return states.layers[0].new_zeros(states.layers[0].shape[1])
+        vectors = states.layers[0].detach()[known].cpu()
+        every = torch.arange(len(known))
+        return self.solve(self.facts(torch.full_like(every, query), vectors, every, torch.ones(len(known))))
+
+    @staticmethod
+    def _answers(states: States, entity: int, query: int) -> Tensor:
+        """The seen entities, by place, that someone is known to be tied to by an oriented relation."""
+        edges, start, end = states.edges, *states.edges.rows.offsets[entity : entity + 2].tolist()
+        columns = edges.rows.columns[start:end]
+        told = (edges.relations[start:end] == query) & (edges.weights[start:end] > 0)
+        return columns[told & (columns < len(states.layers[0]) - states.newcomers)].sort().values
 
     def weighing(self, states: States, entity: Tensor, query: Tensor) -> Tensor:
         """(edges,): the share of each edge in what makes an entity (1,) what it is for a query (1,).
@@ -212,16 +252,24 @@ class FoldInEncoder(Encoder):
         rows, entries = states.edges.rows.pick(entity)
         vectors = states.layers[0].detach().cpu()
         shares = vectors.new_zeros(len(entries))
-        heard = torch.nonzero(states.edges.weights[entries].cpu() > 0)[:, 0]
+        columns, relations = rows.columns.cpu(), states.edges.relations[entries].cpu()
+        weights = states.edges.weights[entries].detach().cpu()
+        heard = torch.nonzero((weights > 0) & self._is_heard(relations, columns, query.cpu(), states))[:, 0]
         if len(heard):
-            columns, relations = rows.columns.cpu()[heard], states.edges.relations[entries].cpu()[heard]
-            weights, vector = states.edges.weights[entries].detach().cpu()[heard], vectors[entity.cpu()][0]
+            columns, relations, weights = columns[heard], relations[heard], weights[heard]
+            vector = self.embed(states, entity, query).detach().cpu()[0]
             facts = self.facts(relations, vectors, columns, weights)
             along = self._along(query.cpu())
             seen_so = self._decoder.asked(vector[None], along)
             pulls = self._decoder.asked(self.pulls(vector, relations, vectors[columns], facts), along)
             shares[heard] = (pulls @ seen_so[0] * weights).clamp_min(0)
         return (shares / shares.sum().clamp_min(1e-12)).to(entity.device)
+
+    def _is_heard(self, relations: Tensor, columns: Tensor, query: Tensor, states: States) -> Tensor:
+        """(edges,): which edges a vector owes to that a query (1,) asks for."""
+        if bool(self.is_untold(query)):
+            return (relations == query) & (columns < len(states.layers[0]) - states.newcomers)
+        return ~self.is_untold(relations)
 
 
 def _flat(numbers: Tensor) -> Tensor:

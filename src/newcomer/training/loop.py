@@ -12,13 +12,14 @@ is left to infer it from, yet that an entity has become empty would give it away
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from newcomer.config import Config, ModelConfig
-from newcomer.nn.decoders import make_decoder
+from newcomer.nn.decoders import DotDecoder, make_decoder
 from newcomer.nn.encoders import LANEncoder, States
 from newcomer.nn.factory import make_encoder
 from newcomer.nn.foldin import FoldInEncoder
@@ -85,13 +86,14 @@ class Trainer:
         return torch.optim.Adam(parameters, lr=rate, fused=self.device.type == "cuda")
 
     def _prepare_folding(self, encoder: FoldInEncoder) -> None:
-        """Draw whom newcomers are compared with; a relation nobody told of then says nothing, not something drawn."""
+        """Draw whom newcomers are compared with, and mark the relations that nobody told of."""
         stated = self._weights(torch.zeros(len(self.graph.virtual), device=self.device))
         encoder.draw_rivals(self.graph.edges(stated).degrees, torch.Generator().manual_seed(self.config.seed))
         told_of = torch.zeros(self.graph.num_relations, dtype=torch.bool, device=self.device)
         told_of[self.graph.facts[:, 1]] = True
         with torch.no_grad():
-            self.model.decoder.vectors[~told_of] = 0.0
+            untold = self.model.decoder.vectors[~told_of]
+            self.model.decoder.vectors[~told_of] = cast(DotDecoder, self.model.decoder).identity(untold)
 
     def _weights(self, labels: Tensor) -> Tensor:
         """A weight a triple: facts are certain."""
