@@ -1,6 +1,8 @@
 """Network, rules and plain counts together: the weights follow from who is right, and all are heard."""
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +19,16 @@ from newcomer.training.blend import (
     VOICES,
     BlendedScorer,
     Examples,
+    examples,
     few_weights_for,
     learn_weights,
     ranks_of,
     voices,
     weights_for,
 )
-from newcomer.training.fit import fit
+from newcomer.training.fit import THINNED, fit
 from newcomer.training.restore import BLEND
+from training_world import choosing, settings, world
 
 SAMPLE = load_dataset("sample")
 QUERIES = queries_of(SAMPLE).take(np.arange(40))
@@ -191,3 +195,17 @@ def test_a_network_that_is_right_where_little_is_known_is_believed_there():
     assert added[0] > 0.3 and added[0] > np.abs(added[1:]).max()
     silent = weights_for([batch], silent=("network", "link"))
     assert silent[0] == silent[4] == 0.0 and silent[1:4].any()
+
+
+def test_what_to_add_is_learned_where_no_newcomer_has_more_facts_than_were_left(monkeypatch):
+    told = []
+
+    def watched(*asked: Any) -> Iterator[Examples]:
+        for batch in examples(*asked):
+            told.append(float(batch.few.min()))
+            yield batch
+
+    monkeypatch.setattr("newcomer.training.fit.examples", watched)
+    fit(world(), settings(*choosing("foldin"), "model.evidence=yes", "training.epochs=1"), device="cpu")
+    assert len(told) == len(THINNED)  # one batch each
+    assert told[0] == 1 and all(least >= 1 / most for most, least in zip(THINNED, told, strict=True))

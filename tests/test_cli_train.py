@@ -135,6 +135,10 @@ def test_given_rules_are_used(data):
     back = data.parent / "back.tsv"
     assert call("rules", "convert", data.parent / "m", back).returncode == 0
     assert back.read_bytes() == rules.read_bytes()
+    for unused in (("--data", data), ("--from", "amie")):  # a model's rules are in no file format, and have names
+        said = sentence(call("rules", "convert", data.parent / "m", data.parent / "other.tsv", *unused))
+        assert "leave out --data and --from" in said
+    assert not (data.parent / "other.tsv").exists()
 
 
 MISTAKES = [

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,14 +11,17 @@ import torch
 
 from conftest import complaint, make_dataset
 from newcomer.bundle import read_bundle, write_bundle
-from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
+from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, concatenate
 from newcomer.nn.judge import Judge
 from newcomer.predictor import Predictor
 from newcomer.tasks.triple_classification import labelled, roc_auc
+from newcomer.training import judging
 from newcomer.training.evaluation import Case, classify_test, judge_test
 from newcomer.training.evaluation_scorer import scorer_for
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_of, judge_weights, learn_judge
+from newcomer.training.surroundings import Numbers, Surroundings
+from newcomer.training.validation import hold_out_newcomers
 from nn_oracle import one_thread
 from training_world import choosing, citizen, parts, settings, world
 
@@ -178,3 +182,54 @@ def test_thresholds_of_newcomers_are_used_for_them(tmp_path: Path):
     result = classify_test(Case(bundle, dataset, torch.device("cpu")))
     assert result.thresholds.overall == model.metrics["thresholds"]["overall"]
     assert len(parts()["test"]) * 2 == len(result.triples)
+
+
+def test_no_observed_fact_is_practised_on_as_false(monkeypatch):
+    made, inner = [], judging._false_ones
+
+    def watched(asked: TripleArray, observed: Graph, *rest: Any) -> TripleArray:
+        made.append((len(asked), observed, inner(asked, observed, *rest)))
+        return made[-1][-1]
+
+    monkeypatch.setattr(judging, "_false_ones", watched)
+    learn_judge(make_dataset(**town(40)).observed, Habit(0.5, fitting=True), seed=0)
+    assert any(len(false) < count for count, _, false in made), "some draws did happen to be facts"
+    for _, observed, false in made:
+        assert len(false) and not observed.contains(false.heads, false.relations, false.tails).any()
+
+
+def test_nothing_ties_the_two_of_a_true_triple_in_what_practice_looks_at(monkeypatch):
+    asked = []
+
+    class Watched(Surroundings):
+        def __init__(self, graph: Graph) -> None:
+            super().__init__(graph)
+            self.graph = graph
+
+        def of(self, heads: Ids, tails: Ids) -> Numbers:
+            asked.append((self.graph, heads[: len(heads) // 2].tolist(), tails[: len(tails) // 2].tolist()))
+            return super().of(heads, tails)
+
+    monkeypatch.setattr(judging, "Surroundings", Watched)
+    learn_judge(make_dataset(**town(40)).observed, Habit(0.5, fitting=True), seed=0)
+    assert len(asked) > 1
+    for graph, heads, tails in asked:
+        tied = {frozenset(row) for row in graph.triples.rows[:, ::2].tolist()}
+        assert heads and not any(frozenset(pair) in tied for pair in zip(heads, tails, strict=True))
+
+
+def test_thresholds_are_found_without_knowing_what_is_asked(monkeypatch):
+    known = []
+
+    class Watched(JudgeScorer):
+        def __init__(self, judge: Judge, facts: Graph) -> None:
+            super().__init__(judge, facts)
+            known.append(facts)
+
+    monkeypatch.setattr("newcomer.training.fit.JudgeScorer", Watched)
+    dataset, config = with_labels(world()), settings(*FOLDED)
+    fit(dataset, config, device="cpu")
+    exam = hold_out_newcomers(dataset, config).dataset
+    true = exam.test.positives
+    assert len(known) == 1 and len(true) > 0
+    assert not known[0].contains(true.heads, true.relations, true.tails).any()

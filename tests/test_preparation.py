@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import complaint, make_dataset, parts_by_name
+from newcomer.bundle.rules import problem_of
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.rules.mining import MiningPlan, mine_rules
@@ -153,3 +154,15 @@ def test_rules_are_renamed_by_what_they_say():
     assert renamed.num_relations == len(target.relations)
     assert renamed.texts(target.relations, target.entities) == [texts[0], texts[3], texts[5]]
     assert renamed.support.tolist() == [3, 1, -1] and renamed.head_size.tolist()[0] == 6
+
+
+def test_renamed_rules_of_atoms_side_by_side_can_be_stored():
+    source = make_dataset(train=[("a", "r", "b"), ("a", "s", "b"), ("a", "t", "b")])
+    target = make_dataset(train=[("a", "s", "b"), ("a", "t", "b")], aux=[("n", "r", "b")])  # r is the last one here
+    r, s, t = (source.relations.id(name) for name in "rst")
+    rules = RuleSet.of([Rule(Kind.BOTH, t, r, s), Rule(Kind.BOTH, t, r, s + 3), Rule(Kind.TWO, t, r, s)], 3)
+    renamed = renamed_rules(rules, source, target)
+    names = target.relations
+    assert problem_of(renamed, len(target.entities)) is None
+    assert renamed.body1.tolist() == [names.id("s"), names.id("r"), names.id("r")]
+    assert renamed.body2.tolist() == [names.id("r"), names.id("s") + 3, names.id("s")]

@@ -1,6 +1,7 @@
 """A fitted model and its folder: read back, it scores exactly as before; what does not fit is refused."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from newcomer.graph import Ids, InductiveDataset
 from newcomer.nn.model import Model
 from newcomer.predictor import Predictor
 from newcomer.rules.neighbors import VirtualNeighbors
+from newcomer.training.blend import VOICES
+from newcomer.training.evaluation_scorer import scorer_for
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.graph import TrainingGraph
 from newcomer.training.preparation import prepare
@@ -139,3 +142,11 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=cut)))
     lost = {name: value for name, value in bundle.weights.items() if name != "encoder.vectors"}
     assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=lost)))
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, len(VOICES)), ()])
+def test_a_blend_of_other_voices_is_refused(tmp_path, shape):
+    bundle = stored(fit(DATASET, settings("training.epochs=1")), tmp_path / "m")
+    other = replace(bundle, weights={**bundle.weights, BLEND: np.ones(shape, dtype=np.float32)})
+    for use in (Predictor, partial(scorer_for, dataset=DATASET)):
+        assert "train it again with this version" in str(complaint(use, other))

@@ -430,3 +430,12 @@ def test_an_accuracy_that_is_cross_fitted_learns_nothing_from_noise():
     triples = TripleArray(*TripleArray.of(rows).rows.T, labels)
     found = cross_fitted(labelled_world(TEST), Noise(), triples, np.random.default_rng(0))
     assert 0.4 < found["accuracy"] < 0.6 and 0.4 < found["auc"] < 0.6
+
+
+def test_a_cross_fitted_verdict_is_by_thresholds_of_the_others():
+    scores = np.array([[[0.0, 6.0, 10.0, 11.0, 12.0]]])  # five triples, five folds: each is judged by the other four
+    triples = TripleArray(
+        *TripleArray.of([(0, 0, tail) for tail in range(5)]).rows.T, np.array([0, 0, 1, 1, 1], np.int8)
+    )
+    found = cross_fitted(labelled_world(TEST), TableScorer(scores), triples, np.random.default_rng(0))
+    assert found == {"auc": 1.0, "accuracy": 0.8}  # without it the middle between 0 and 10 is below 6

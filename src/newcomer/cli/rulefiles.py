@@ -146,6 +146,8 @@ def convert(
     refuse_existing(out, force)
     if source.is_dir():
         bundle = read_bundle(source)
+        if data is not None or read_as != "tsv":
+            raise OptionError(f"{source} is a model, which has names of its own; leave out --data and --from")
         rules, graph = bundle.rules, bundle.observed
     elif data is None:
         raise OptionError("--data is missing; name the graph whose relations and entities the rules name")

@@ -28,12 +28,12 @@ from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import VOICES, BlendedScorer
 from newcomer.training.restore import (
-    BLEND,
     NEWCOMER_LABELS,
     NEWCOMER_SUPPORT,
     NEWCOMER_VECTORS,
     SUPPORT,
     beside,
+    blend_of,
     load_model,
     with_neighbors,
 )
@@ -143,7 +143,7 @@ class Mind:
         model, labels, graph = load_model(bundle, device, threads)
         self.observed, self.neighbors = bundle.observed, bundle.neighbors
         self.names = Names(bundle.observed.entities, bundle.observed.relations, graph.num_entities)
-        self.blend = bundle.weights.get(BLEND)
+        self.blend = blend_of(bundle)
         self.walks = Walks.of(bundle, graph.num_entities, self.blend is not None)
         support = beside(bundle, SUPPORT, device, len(graph.virtual))
         options = settings.labels, settings.soft_label_c, settings.constrained

@@ -23,7 +23,7 @@ from newcomer.tasks.link_prediction import Scorer
 from newcomer.training.blend import BlendedScorer
 from newcomer.training.judging import JudgeScorer, judge_of
 from newcomer.training.preparation import ground as ground
-from newcomer.training.restore import BLEND, load_model
+from newcomer.training.restore import blend_of, load_model
 from newcomer.training.scorer import ModelScorer
 
 
@@ -130,9 +130,10 @@ def scorer_for(
     network = ModelScorer(model, graph, labels, arrived, virtual, *options)
     judge = judge_of(bundle.weights, bundle.observed.num_relations)
     judging = None if judge is None else JudgeScorer(judge, arrived.known_facts())
-    if BLEND not in bundle.weights:
+    weights = blend_of(bundle)
+    if weights is None:
         return ModelWorldScorer(network, world, judging)
-    blended = BlendedScorer(network, _ranker(bundle, world, threads), bundle.weights[BLEND])
+    blended = BlendedScorer(network, _ranker(bundle, world, threads), weights)
     return ModelWorldScorer(blended, world, judging)
 
 

@@ -99,7 +99,7 @@ def _practice(
         asked = observed.triples.take(hidden[pair])
         known = rest.degrees > 0
         asked = _some(asked.take(known[asked.heads] & known[asked.tails]), most, generator)
-        false = _made_up(asked, rest, habit, generator)
+        false = _false_ones(asked, observed, rest, habit, generator)
         both = concatenate([asked, false])
         truths = np.arange(len(both)) < len(asked)
         parts.append((Surroundings(rest).of(both.heads, both.tails), both.relations, truths))
@@ -117,8 +117,10 @@ def _some(triples: TripleArray, most: int, generator: np.random.Generator) -> Tr
     return triples.take(np.sort(generator.choice(len(triples), size=most, replace=False)))
 
 
-def _made_up(asked: TripleArray, rest: Graph, habit: Habit, generator: np.random.Generator) -> TripleArray:
-    """A triple for each of these with one end replaced; a few may happen to be true, as any draw may."""
+def _false_ones(
+    asked: TripleArray, observed: Graph, rest: Graph, habit: Habit, generator: np.random.Generator
+) -> TripleArray:
+    """These with one end of each replaced, without those that happen to be observed facts."""
     at_head = generator.random(len(asked)) < habit.heads
     ends = np.where(at_head, asked.heads, asked.tails)
     everyone = np.flatnonzero(rest.degrees > 0).astype(np.int32)
@@ -126,7 +128,7 @@ def _made_up(asked: TripleArray, rest: Graph, habit: Habit, generator: np.random
     if habit.fitting:
         drawn = _fitting(asked.relations, at_head, drawn, rest, generator)
     heads, tails = np.where(at_head, drawn, asked.heads), np.where(at_head, asked.tails, drawn)
-    return TripleArray(heads, asked.relations, tails)
+    return TripleArray(heads, asked.relations, tails).take(~observed.contains(heads, asked.relations, tails))
 
 
 def _fitting(relations: Ids, at_head: Mask, drawn: Ids, rest: Graph, generator: np.random.Generator) -> Ids:

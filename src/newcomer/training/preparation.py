@@ -135,6 +135,10 @@ def renamed_rules(rules: RuleSet, source: InductiveDataset, target: InductiveDat
     for name in ("head_constants", "body_constants"):
         columns[name] = entities[getattr(rules, name)]
         lost |= (columns[name] == NONE) & (getattr(rules, name) != NONE)
+    # Ids may stand in another order there; of two atoms side by side the lower one goes first.
+    both, first, second = rules.kinds == Kind.BOTH, columns["body1"], columns["body2"]
+    columns["body1"] = np.where(both, np.minimum(first, second), first)
+    columns["body2"] = np.where(both, np.maximum(first, second), second)
     return replace(rules, num_relations=len(target.relations), **columns).where(~lost)
 
 

@@ -27,6 +27,7 @@ from newcomer.graph import InductiveDataset
 from newcomer.nn.model import Model
 from newcomer.rules.neighbors import VirtualNeighbors, about_those
 from newcomer.rules.rule import RuleSet
+from newcomer.training.blend import VOICES
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.judging import JUDGE
 from newcomer.training.loop import build_model
@@ -141,6 +142,14 @@ def load_model(
         reason = " ".join(str(error).split())[:160]
         raise DatasetError(f"the weights do not fit the settings ({reason}); train the model again") from None
     return model.to(place).eval(), labels, graph
+
+
+def blend_of(bundle: Bundle) -> npt.NDArray[np.float32] | None:
+    """How far each voice is believed, where rules have a say beside the network: usual and few, or the usual alone."""
+    found: npt.NDArray[np.float32] | None = bundle.weights.get(BLEND)
+    if found is not None and found.shape not in ((len(VOICES),), (2, len(VOICES))):
+        raise DatasetError("the model weighs network and rules as no longer done; train it again with this version")
+    return found
 
 
 def beside(bundle: Bundle, name: str, device: torch.device, count: int | None = None) -> Tensor | None:
