@@ -272,15 +272,16 @@ def test_a_relation_nobody_told_of_keeps_the_vector_that_changes_nothing(decoder
 
 
 @every_decoder
-def test_a_question_nobody_told_of_is_answered_by_who_is_like_the_known_answers(decoder):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_question_nobody_told_of_is_answered_by_who_is_like_the_known_answers(decoder, dtype):
     trainer = Trainer(config_of("foldin", decoder, labels="none"), unheard_of(), CPU)
-    model, untold = trainer.model.eval(), RELATIONS - 1
+    model, untold = trainer.model.eval().to(dtype), RELATIONS - 1
     encoder, seen = model.encoder, 12
     told, answers = [(0, 3, 1.0), (1, 5, 1.0)], [(untold, 2, 1.0), (untold, 7, 1.0)]
     graph = trainer.graph
     alone = encoder.states(graph.edges(torch.ones(len(graph.facts))))
     with torch.no_grad():
-        both = encoder.extend(alone, edges_of([told + answers, told], seen + 2, torch.float32))
+        both = encoder.extend(alone, edges_of([told + answers, told], seen + 2, dtype))
         asked = [torch.tensor([seen, seen + 1, seen, 4]), torch.tensor([untold, untold, 0, untold])]
         found = encoder.embed(both, *asked)
     assert torch.equal(both.layers[0][seen], both.layers[0][seen + 1]), "facts of such a relation are not heard"

@@ -229,11 +229,11 @@ class FoldInEncoder(Encoder):
     def _alike(self, states: States, entity: int, query: int) -> Tensor:
         """(d,): the vector that explains best whom an entity is tied to by a relation without a trained vector."""
         known = self._answers(states, entity, query)
-        if len(known) == 0:
-            return states.layers[0].new_zeros(states.layers[0].shape[1])
         vectors = states.layers[0].detach()[known].cpu()
+        if len(known) == 0:
+            return vectors.new_zeros(vectors.shape[1])
         every = torch.arange(len(known))
-        return self.solve(self.facts(torch.full_like(every, query), vectors, every, torch.ones(len(known))))
+        return self.solve(self.facts(torch.full_like(every, query), vectors, every, vectors.new_ones(len(known))))
 
     @staticmethod
     def _answers(states: States, entity: int, query: int) -> Tensor:

@@ -390,8 +390,7 @@ def _blend_of(weights: npt.NDArray[np.float32]) -> dict[str, float]:
 
 
 def _weights(blend: Mapping[str, float]) -> npt.NDArray[np.float32]:
-    few = [blend.get(f"{voice}{FEW}", 0.0) for voice in VOICES]  # a run begun earlier has none
-    return np.array([[blend[voice] for voice in VOICES], few], dtype=np.float32)
+    return np.array([[blend[f"{voice}{kind}"] for voice in VOICES] for kind in ("", FEW)], dtype=np.float32)
 
 
 def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:
