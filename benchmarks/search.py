@@ -1,0 +1,147 @@
+"""The same search of settings for each of the paper's four networks: what the presets were chosen on.
+
+    PYTHONPATH=src python benchmarks/search.py --list [--data-root FOLDER]
+    PYTHONPATH=src python benchmarks/search.py TRIAL ... --data-root FOLDER --out FOLDER [--device auto]
+    PYTHONPATH=src python benchmarks/search.py --table FOLDER
+
+A trial starts from the plan's settings of a network, changes one or two of them, trains without the newcomers that its
+seed holds out, and is graded on these: test is not looked at. Every network has the same number of trials of the same
+number of epochs. A trial whose file is there is not run again.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from newcomer import __version__
+from newcomer.config import Config, config_hash, with_overrides
+from newcomer.data import load_dataset
+from newcomer.files import fresh_file
+from newcomer.reproduction.cells import commit
+from newcomer.reproduction.plans import cells_of, load_plan
+from newcomer.training.fit import DEVICES, fit
+
+NETWORKS = ("mean", "lstm", "lan", "vn")
+DECODERS = ("distmult", "transe", "complex")
+LENGTH = ("training.epochs=12", "training.validate_every=6", "training.final_fit=false")
+OWN = ("training.loss=softmax", "model.own_answers=true")  # answers by their trained vectors, against everyone
+ENCODED = ("training.loss=softmax", "model.own_answers=false")  # answers encoded, against some that are drawn
+JUDGED = ("training.loss=binary", "model.own_answers=false")  # each triple by itself
+RATES = ("0.002", "0.005", "0.01")
+SEARCHED = {  # data set: the plan that its settings are for, and the two kinds of loss that are tried
+    "fb15k-subject-10": ("link-prediction", OWN, ENCODED),
+    "wn11-object-5000": ("classification", OWN, JUDGED),
+}
+
+
+class Trial(NamedTuple):
+    """Settings of a network to be tried on a data set."""
+
+    name: str
+    dataset: str
+    network: str
+    changes: tuple[str, ...]
+    config: Config
+
+
+def trials(dataset: str) -> Iterator[Trial]:
+    """Of each network: three decoders with two losses, two other learning rates, and one change of its own."""
+    what, *losses = SEARCHED[dataset]
+    planned = {cell.label: cell for cell in cells_of(load_plan(what)) if cell.dataset == dataset and cell.seed == 0}
+    for network in NETWORKS:
+        config = planned[network].config
+        assert config is not None
+        tried: list[tuple[str, ...]] = [(f"model.decoder={decoder}", *loss) for decoder in DECODERS for loss in losses]
+        tried += [(f"training.lr={rate}",) for rate in RATES if float(rate) != config.training.lr]
+        tried.append(("model.layers=1",) if network == "vn" else ("model.dropout=0",))
+        for number, changes in enumerate(tried):
+            full = with_overrides(config, [*LENGTH, *changes])
+            yield Trial(f"{dataset}-{network}-{number}", dataset, network, changes, full)
+
+
+def run(trial: Trial, root: Path, device: str) -> dict[str, Any]:
+    started = time.monotonic()
+    dataset = load_dataset(root / trial.dataset)
+    fitted = fit(dataset, trial.config, device=device, threads=1)
+    return {
+        "trial": trial.name,
+        "dataset": trial.dataset,
+        "network": trial.network,
+        "changes": trial.changes,
+        "seed": trial.config.seed,
+        "config_sha256": config_hash(trial.config),
+        "validation": fitted.metrics["validation"],
+        "seconds": round(time.monotonic() - started, 1),
+        "device": device,
+        "versions": {"newcomer": __version__, "torch": torch.__version__},
+        "commit": commit(),
+    }
+
+
+def table(folder: Path) -> str:
+    """The figure that decided, trial by trial, of each data set; the best of each network in bold."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    lines = []
+    for dataset in dict.fromkeys(one["dataset"] for one in found):
+        mine = [one for one in found if one["dataset"] == dataset]
+        best = {name: max(score(one) for one in mine if one["network"] == name) for name in NETWORKS}
+        lines += [f"| {dataset} | {' | '.join(NETWORKS)} |", "|---" * (len(NETWORKS) + 1) + "|"]
+        for changes in dict.fromkeys(tuple(one["changes"]) for one in mine):
+            cells = {one["network"]: one for one in mine if tuple(one["changes"]) == changes}
+            shown = [cell(cells.get(name), best[name]) for name in NETWORKS]
+            lines.append(f"| {', '.join(change.partition('.')[2] for change in changes)} | {' | '.join(shown)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def score(one: dict[str, Any]) -> float:
+    """What decides: the area under the curve where triples have labels, else MRR."""
+    figures = one["validation"]["model"]
+    return float(figures.get("auc", figures["mrr"]))
+
+
+def cell(one: dict[str, Any] | None, best: float) -> str:
+    if one is None:
+        return ""
+    figures = one["validation"]["model"]
+    second = figures["accuracy"] if "auc" in figures else figures["hits@10"]
+    text = f"{100 * score(one):.1f} / {100 * second:.1f}"
+    return f"**{text}**" if score(one) == best else text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help="names of trials")
+    parser.add_argument("--list", action="store_true", help="the names of all trials and what they change")
+    parser.add_argument("--table", type=Path, metavar="FOLDER", help="show what trials found, run nothing")
+    parser.add_argument("--data-root", type=Path, default=Path(), help="where the published data sets are")
+    parser.add_argument("--out", type=Path, help="where files of trials go")
+    parser.add_argument("--device", default="auto", choices=DEVICES)
+    options = parser.parse_args()
+    every = {trial.name: trial for dataset in SEARCHED for trial in trials(dataset)}
+    if options.table:
+        print(table(options.table))
+    elif options.list:
+        for trial in every.values():
+            print(trial.name, *trial.changes)
+    elif not options.trials or options.out is None:
+        parser.error("name trials and --out; --list shows their names")
+    elif unknown := set(options.trials) - every.keys():
+        parser.error(f"no trial is called {', '.join(sorted(unknown))}; --list shows their names")
+    else:
+        for name in options.trials:
+            path = options.out / f"{name}.json"
+            if not path.exists():
+                found = run(every[name], options.data_root, options.device)
+                with fresh_file(path) as partial:
+                    partial.write_text(json.dumps(found, indent=1), encoding="utf-8")
+                print(name, cell(found, -1), f"{found['seconds']} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
