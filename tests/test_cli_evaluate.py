@@ -1,6 +1,7 @@
 """``newcomer evaluate`` and ``newcomer compare``: tables and JSON, or one sentence."""
 
 import json
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -109,7 +110,9 @@ def test_both_filters_and_the_ceiling_with_the_original_graph(place):
     assert full["also"]["metrics"] == known["metrics"] and known["also"]["metrics"] == full["metrics"]
     assert full["ceiling"] == known["ceiling"] and full["ceiling"]["metrics"]["hits@1"] == 0.875
     done = evaluate(place, "own", "--full-graph", "all")
-    assert "model, full filter" in done.stdout
+    assert "model, full filter" in done.stdout and "By " not in done.stdout
+    divided = evaluate(place, "own", "--full-graph", "all", "--by", "evidence").stdout
+    assert re.search(r"By evidence +\n", divided) and re.search(r"By evidence, full filter +\n", divided)
     assert "ceiling of the known filter" in done.stdout and "87.5" in done.stdout
 
 

@@ -303,14 +303,17 @@ def test_the_report_of_a_ranking():
     assert report["ceiling"]["metrics"] == {name: best[name] for name in report["metrics"]}
     assert best["mrr"] == (3 + 0.75) / 4  # one of four questions has a second true answer
     assert [part["filter"] for part in report["rules"]] == ["full", "known"]
-    assert {row["by"] for row in report["breakdowns"]} == {"facts", "linked"}
+    for part, result in ((report, ranked.model[0]), (report["also"], ranked.model[1])):
+        groups = [row for row in part["breakdowns"] if row["by"] == "linked"]
+        assert {row["by"] for row in part["breakdowns"]} == {"facts", "linked"}
+        assert sum(row["queries"] * row["mr"] for row in groups) == pytest.approx(result.ranks.sum())
     assert report["dataset_sha256"] == report["trained_on_sha256"] == dataset_hash(DATASET)
     assert report["config_sha256"] == config_hash(found.bundle.config)
     assert (report["device"], report["seconds"], report["queries"]) == ("cpu", 1.3, 4)
     assert set(report["versions"]) == {"newcomer", "python", "numpy", "torch"}
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     again = ranking_report(found, rank_test(found, RankingProtocol(filter="full"), full, with_parts=True), (), full)
-    assert again["intervals"] == report["intervals"] and again["breakdowns"] == []
+    assert again["intervals"] == report["intervals"] and again["breakdowns"] == again["also"]["breakdowns"] == []
 
 
 def test_without_a_full_graph_nothing_is_said_of_it():

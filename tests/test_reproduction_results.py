@@ -19,6 +19,7 @@ from newcomer.reproduction.tables import (
     rows_of,
     shown_difference,
     shown_figure,
+    unlinked_figure_of,
 )
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -95,6 +96,22 @@ def test_the_full_filter_is_shown_where_all_seeds_have_it():
     assert shown_figure("mrr", full_figure_of(row, "mrr")) == "80.0 (72.0 to 88.0)"
     (row,) = rows_of([vn(0, also=also), vn(1)])
     assert full_figure_of(row, "mrr") is None
+
+
+def test_unlinked_pairs_are_shown_where_all_seeds_tell_of_them():
+    def also(mrr):
+        kinds = ("linked", "not linked", "relation never observed")
+        groups = [{"by": "evidence", "group": kind, **metrics(mrr if kind == "not linked" else 0.9)} for kind in kinds]
+        return {"filter": "full", "metrics": metrics(0.8), "intervals": intervals(0.8), "breakdowns": groups}
+
+    (row,) = rows_of([vn(0, also=also(0.3)), vn(1, also=also(0.5))])
+    assert shown_figure("mrr", unlinked_figure_of(row, "mrr")) == "40.0 (30.0 to 50.0)"
+    page = page_of(row.results, "results")
+    assert ["", "", "", "full filter, unlinked pairs"] in [
+        line[:4] for line in cells_under(page, "### fb15k-subject-10")
+    ]
+    (row,) = rows_of([vn(0, also=also(0.3)), vn(1, also={**also(0.5), "breakdowns": []})])
+    assert unlinked_figure_of(row, "mrr") is None
 
 
 def test_differences_have_a_sign_and_no_negative_nothing():

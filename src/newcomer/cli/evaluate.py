@@ -351,8 +351,9 @@ def _print_report(report: "Report") -> None:
     console().print(table(title, ("", *measures.values()), rows))
     print_cut_note(report["known_facts"])
     _print_ranking_notes(report) if is_ranking else _print_classification_notes(report)
-    for name in dict.fromkeys(row["by"] for row in report["breakdowns"]):
-        _print_breakdown(name, [row for row in report["breakdowns"] if row["by"] == name], is_ranking)
+    _print_breakdowns(report["breakdowns"], is_ranking)
+    if is_ranking and report["also"] is not None:
+        _print_breakdowns(report["also"]["breakdowns"], is_ranking, f", {report['also']['filter']} filter")
 
 
 def _ranking_rows(report: "Report") -> list[Sequence[str]]:
@@ -442,7 +443,12 @@ def _print_training_note(report: "Report") -> None:
         typer.echo("this is not the data set that the model was trained on")
 
 
-def _print_breakdown(name: str, rows: Sequence[Mapping[str, Any]], is_ranking: bool) -> None:
+def _print_breakdowns(rows: Sequence[Mapping[str, Any]], is_ranking: bool, under: str = "") -> None:
+    for name in dict.fromkeys(row["by"] for row in rows):
+        _print_breakdown(f"By {name}{under}", [row for row in rows if row["by"] == name], is_ranking)
+
+
+def _print_breakdown(title: str, rows: Sequence[Mapping[str, Any]], is_ranking: bool) -> None:
     shown = rows[:MOST_ROWS]
     more = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
     if is_ranking:
@@ -454,7 +460,7 @@ def _print_breakdown(name: str, rows: Sequence[Mapping[str, Any]], is_ranking: b
     else:
         titles = ("", "triples", "true", "accuracy")
         cells = [(row["relation"], row["triples"], row["true"], _percent(row["accuracy"])) for row in shown]
-    console().print(table(f"By {name}{more}", titles, cells))
+    console().print(table(f"{title}{more}", titles, cells))
 
 
 def _percent(value: float) -> str:

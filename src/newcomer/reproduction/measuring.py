@@ -18,13 +18,12 @@ from newcomer.rules.limits import thread_count
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
-from newcomer.tasks.breakdown import breakdown, to_rows
 from newcomer.tasks.link_prediction import RankingProtocol, RankingResult, ceiling, evaluate_under
-from newcomer.training.evaluation import BREAKDOWN_NAMES, Report, figures_of, headline, json_ready
+from newcomer.training.evaluation import Report, figures_of, headline, json_ready, rows_by
 from newcomer.training.preparation import ground, mined_rules
 from newcomer.training.validation import MEASURED
 
-BY = ("class", "facts", "frequency", "linked")  # breakdowns of few rows
+BY = ("class", "facts", "frequency", "evidence")  # breakdowns of few rows
 
 
 def core_of(cell: Cell) -> Report:
@@ -95,16 +94,15 @@ def rules_report(cell: Cell, dataset: InductiveDataset, full: Graph | None, thre
     ranker = RuleRanker.build(rules, dataset.own_facts, dataset.observed, threads=thread_count(threads))
     protocols = [RankingProtocol(filter=name) for name in (("known",) if full is None else ("known", "full"))]
     known, *rest = map(headline, evaluate_under(dataset, ranker, protocols, full=full))
-    groups = breakdown(known, dataset, full)
     report = {
         **core_of(cell),
         "filter": known.protocol.filter,
         "candidates": known.protocol.candidates,
         **_figures(known),
-        "also": next(({"filter": other.protocol.filter, **_figures(other)} for other in rest), None),
+        "also": next((_named(other, dataset, full) for other in rest), None),
         "ceiling": None if full is None else _ceiling(known, dataset, full),
         "ties": known.protocol.ties,
-        "breakdowns": to_rows({name: groups[BREAKDOWN_NAMES[name]] for name in BY}),
+        "breakdowns": rows_by(BY, known, dataset, full),
         "rule_count": len(rules),
         **_circumstances(),
     }
@@ -114,6 +112,11 @@ def rules_report(cell: Cell, dataset: InductiveDataset, full: Graph | None, thre
 def _mining_plan(mining: Mapping[str, Any]) -> MiningPlan:
     kinds = tuple(Kind[name.upper()] for name in mining["kinds"])
     return MiningPlan(**{**mining, "kinds": kinds})
+
+
+def _named(result: RankingResult, dataset: InductiveDataset, full: Graph | None) -> Report:
+    rows = rows_by(BY, result, dataset, full)
+    return {"filter": result.protocol.filter, **_figures(result), "breakdowns": rows}
 
 
 def _figures(result: RankingResult) -> Report:

@@ -29,6 +29,7 @@ from newcomer.reproduction.tables import (
     shown_difference,
     shown_figure,
     shown_number,
+    unlinked_figure_of,
 )
 
 READING = "reading.md"
@@ -40,7 +41,8 @@ INTRODUCTION = """# Results
 Figures are in percent, but for the mean rank (MR), counts and neighbours. One seed: the figure with its 95 % bootstrap
 interval over questions, which says nothing of how far another training would be off. Several seeds: the mean, with the
 smallest and the largest in brackets. *paper* is what the VN Network paper prints (CIKM 2020), *difference* is ours
-minus the paper's.
+minus the paper's. *Unlinked pairs* are the questions whose answer no known fact ties to the newcomer, though their
+relation was observed.
 
 Protocols: *inductive* trains on observed facts alone; *refreshed* also mines rules from newcomers' facts;
 *transductive* trains on newcomers' facts too. Figures under different protocols answer different questions.
@@ -164,6 +166,7 @@ def _lines(plan: Plan, row: Row, theirs: Mapping[str, float] | None, start: Sequ
     blank = [""] * len(start)
     further = {
         "ours, full filter": {metric: full_figure_of(row, metric) for metric in plan.metrics},
+        "full filter, unlinked pairs": {metric: unlinked_figure_of(row, metric) for metric in plan.metrics},
         **{f"{part} alone": {metric: part_figure_of(row, part, metric) for metric in plan.metrics} for part in PARTS},
     }
     for name, figures in further.items():

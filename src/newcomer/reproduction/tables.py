@@ -70,10 +70,24 @@ def figure_of(row: Row, metric: str) -> Figure | None:
 
 def full_figure_of(row: Row, metric: str) -> Figure | None:
     """The same under the full filter."""
-    others = [result.get("also") for result in row.results]
-    if any(other is None or other["filter"] != "full" for other in others):
-        return None
-    return _over_seeds([other for other in others if other is not None], metric)
+    others = [other for result in row.results for other in _under_full_filter(result)]
+    return _over_seeds(others, metric) if len(others) == len(row.results) else None
+
+
+def unlinked_figure_of(row: Row, metric: str) -> Figure | None:
+    """The same of questions whose answer no known fact ties to the newcomer, though their relation was observed."""
+    others = [other for result in row.results for other in _under_full_filter(result)]
+    found = [{"metrics": group} for other in others for group in other.get("breakdowns", ()) if _is_unlinked(group)]
+    return _over_seeds(found, metric) if len(found) == len(row.results) else None
+
+
+def _under_full_filter(result: Result) -> Sequence[Mapping[str, Any]]:
+    other = result.get("also")
+    return [other] if other is not None and other["filter"] == "full" else []
+
+
+def _is_unlinked(group: Mapping[str, Any]) -> bool:
+    return (group["by"], group["group"]) == ("evidence", "not linked")
 
 
 def part_figure_of(row: Row, part: str, metric: str) -> Figure | None:

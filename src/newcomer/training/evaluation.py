@@ -262,23 +262,31 @@ def ranking_report(
 ) -> Report:
     """What was found, as the module says."""
     asked = headline(ranked.model[0])
-    groups = breakdown(asked, case.told, full) if by else {}
+    others = [headline(other) for other in ranked.model[1:]]
     best = None if full is None else ceiling(case.told, full, queries=asked.queries)
     report: Report = {
         **_core(case, RANKING, asked.protocol),
         **_figures(case, asked),
-        "also": next((_named(case, headline(other)) for other in ranked.model[1:]), None),
+        "also": next(({**_named(case, one), "breakdowns": rows_by(by, one, case.told, full)} for one in others), None),
         "seen": [_named(case, rest) for rest in map(left_out, ranked.model) if len(rest.queries)],
         "network": [_named(case, headline(result)) for result in ranked.network],
         "rules": [_named(case, headline(result)) for result in ranked.rules],
         "ceiling": None if best is None else {"filter": "known", "candidates": "seen", "metrics": _measured(best)},
         "ties": asked.protocol.ties,
         "unknown_relation_queries": ranked.unknown,
-        "breakdowns": to_rows({name: groups[BREAKDOWN_NAMES[name]] for name in by}),
+        "breakdowns": rows_by(by, asked, case.told, full),
         "calibration": calibration_report(ranked.shown, ranked.truths, case.told),
         **_circumstances(case, seconds),
     }
     return json_ready(report)
+
+
+def rows_by(by: Sequence[str], result: RankingResult, dataset: InductiveDataset, full: Graph | None) -> list[Report]:
+    """A row a group of each of these breakdowns."""
+    if not by:
+        return []
+    groups = breakdown(result, dataset, full)
+    return to_rows({name: groups[BREAKDOWN_NAMES[name]] for name in by})
 
 
 def left_out(result: RankingResult) -> RankingResult:
