@@ -196,6 +196,21 @@ def test_wrong_lines_are_named(read: Callable[..., RuleSet], line: str, problem:
     assert problem in str(caught.value)
 
 
+def test_a_file_that_is_no_listing_of_amies_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other"
+    path.write_text("\nhead\tbody\n1\t2\n")
+    with pytest.raises(InputError) as caught:
+        read_amie(path, RELATIONS)
+    assert (
+        str(path) in str(caught.value)
+        and "line 2" in str(caught.value)
+        and "has no rule of AMIE's" in str(caught.value)
+    )
+    for without_rules in ("", "\n", "Loading files...\nRule\tHead Coverage\tStd Confidence\n"):
+        path.write_text(without_rules)
+        assert len(read_amie(path, RELATIONS)) == 0
+
+
 @pytest.mark.parametrize("read", [read_amie, read_anyburl])
 def test_other_shapes_can_be_passed_over(read: Callable[..., RuleSet], tmp_path: Path) -> None:
     lines = {

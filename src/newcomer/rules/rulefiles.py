@@ -122,11 +122,19 @@ def _amie_line(
     return "\t".join([text, *shares, *counts, "?b" if by_tail else "?a"])
 
 
+AMIE_TITLE = "Head Coverage"  # a column of its header, which stands there without any rule, too
+
+
 def read_amie(
     path: Path | str, relations: Vocabulary, entities: Vocabulary | None = None, skip_other_shapes: bool = False
 ) -> RuleSet:
     """Read AMIE's listing; lines without a variable (its header, its remarks) are passed over."""
-    lines = ((number, line) for number, line in enumerate(_lines(path), start=1) if "?" in line)
+    every = list(enumerate(_lines(path), start=1))
+    lines = [(number, line) for number, line in every if "?" in line]
+    said = [(number, line) for number, line in every if line.strip()]
+    if said and not lines and not any(AMIE_TITLE in line for _, line in said):
+        number, line = said[0]
+        raise InputError(path, f"has no rule of AMIE's, but {shown(line)}", number, "name its format with --from")
     return _collect(path, lines, lambda line: _amie_row(line, relations, entities), len(relations), skip_other_shapes)
 
 
