@@ -189,7 +189,7 @@ def test_a_network_that_is_right_where_little_is_known_is_believed_there():
     table = torch.from_numpy(rng.normal(size=(count, size, len(VOICES))).astype(np.float32))
     few = torch.tensor([1.0, 0.01]).repeat(count // 2)
     table[torch.arange(count), answers, 0] += 4 * few
-    batch = Examples(table, torch.zeros(count, size, dtype=torch.bool), answers, few)
+    batch = Examples(table, torch.zeros(count, size), answers, few)
     usual = weights_for([Examples(*(part[few < 1] for part in batch))])
     added = few_weights_for([batch], usual)
     assert added[0] > 0.3 and added[0] > np.abs(added[1:]).max()
@@ -209,3 +209,43 @@ def test_what_to_add_is_learned_where_no_newcomer_has_more_facts_than_were_left(
     fit(world(), settings(*choosing("foldin"), "model.evidence=yes", "training.epochs=1"), device="cpu")
     assert len(told) == len(THINNED)  # one batch each
     assert told[0] == 1 and all(least >= 1 / most for most, least in zip(THINNED, told, strict=True))
+
+
+def table_of(batches: list[Examples]) -> Examples:
+    return Examples(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
+
+
+def test_where_candidates_are_few_everyone_is_compared():
+    found = table_of(list(examples(network(1.0), RANKER, SAMPLE, QUERIES)))
+    assert found.voices.shape == (len(QUERIES), len(SAMPLE.entities), len(VOICES))
+    assert torch.equal(found.answers, torch.from_numpy(QUERIES.answer.astype(np.int64)))
+    true = SAMPLE.known().adjacency
+    for row, (entity, relation, answer) in enumerate(
+        zip(QUERIES.entity, QUERIES.relation, QUERIES.answer, strict=True)
+    ):
+        relations, tails = true.of(int(entity))
+        others = set(tails[relations == relation].tolist()) - {int(answer)}
+        assert set(torch.nonzero(found.prior[row] == -torch.inf).flatten().tolist()) == others
+        assert set(found.prior[row].unique().tolist()) <= {0.0, -torch.inf}
+
+
+def test_of_many_candidates_some_stand_for_the_others():
+    everyone, few = (table_of(list(examples(network(3.0), RANKER, SAMPLE, QUERIES, most))) for most in (10_000, 300))
+    linked, answers = VOICES.index("link"), torch.arange(len(QUERIES))
+    assert few.voices.shape[1] < everyone.voices.shape[1] / 2
+    assert torch.equal(few.voices[answers, few.answers], everyone.voices[answers, everyone.answers])
+    assert torch.equal(few.voices[..., linked].sum(1), everyone.voices[..., linked].sum(1))  # all of them are there
+    assert bool((few.prior[answers, few.answers] == 0).all())
+    torch.testing.assert_close(few.prior.exp().sum(1), everyone.prior.exp().sum(1), rtol=0.02, atol=0.0)
+    whole, drawn = weights_for([everyone]), weights_for([few])
+    np.testing.assert_allclose(drawn, whole, atol=0.15)
+    again = table_of(list(examples(network(3.0), RANKER, SAMPLE, QUERIES, 300)))
+    assert torch.equal(again.prior, few.prior)
+
+
+def test_the_parts_of_a_large_graphs_queries_are_small(monkeypatch):
+    whole = table_of(list(examples(network(1.0), RANKER, SAMPLE, QUERIES)))
+    monkeypatch.setattr("newcomer.training.blend.CELLS_AT_ONCE", 3 * len(SAMPLE.entities))
+    batches = list(examples(network(1.0), RANKER, SAMPLE, QUERIES))
+    assert [len(batch.answers) for batch in batches] == [3] * 13 + [1]
+    assert torch.equal(table_of(batches).voices, whole.voices)

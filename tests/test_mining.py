@@ -91,6 +91,16 @@ def test_head_size_is_the_number_of_facts_of_the_relation_for_every_kind(sample,
     assert same(found, all_rules.where(large)) and 0 < len(found) < len(all_rules)
 
 
+def test_max_constants_keeps_the_most_confident_about_one_variable_and_all_others(sample, all_rules):
+    every, most = of_kinds(all_rules, ABOUT_ONE_VARIABLE), 200
+    kept = mine_rules(sample, replace(EVERYTHING, max_constants=most)).rules
+    found = of_kinds(kept, ABOUT_ONE_VARIABLE)
+    assert len(found) == most < len(every)
+    assert np.array_equal(np.sort(found.smoothed_confidence), np.sort(every.smoothed_confidence)[-most:])
+    others = tuple(kind for kind in Kind if kind not in ABOUT_ONE_VARIABLE)
+    assert same(of_kinds(kept, others), of_kinds(all_rules, others))
+
+
 @pytest.mark.parametrize("most", [1, 50, 10**9])
 def test_max_rules_keeps_the_best_by_pca_then_support(sample, all_rules, most):
     kept = mine_rules(sample, replace(EVERYTHING, max_rules=most)).rules

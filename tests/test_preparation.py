@@ -61,6 +61,14 @@ def test_the_settings_reach_the_miner_and_the_grounder():
     assert np.array_equal(prepared.seen_neighbors.premises, found.premises)  # type: ignore[union-attr]
 
 
+def test_no_more_rules_with_constants_than_wanted():
+    counts = [
+        int((prepare(DATASET, settings("rules.kinds=one,constant", *most)).rules.kinds == Kind.CONSTANT).sum())
+        for most in ([], ["rules.max_constants=3"])
+    ]
+    assert counts[0] > counts[1] == 3
+
+
 def test_given_rules_are_used_instead_of_mined_ones():
     relation = DATASET.relations.id
     rule = Rule(Kind.ONE, relation("citizen_of"), relation("knows"), support=9, body_size=9, pca_body_size=9)

@@ -83,6 +83,9 @@ class RulesConfig(_Settings):
         0.01, "Share of its head relation's facts that a mined rule must conclude.", low=0, high=1
     )
     min_head_size: int = _setting(1, "Facts that the head relation of a rule must have.", low=1)
+    max_constants: int | None = _setting(
+        1_000_000, "Rules of the kinds constant and exists that are kept, the most confident first.", low=1
+    )
     min_confidence: float = _setting(
         0.8, "Confidence from which a rule may add virtual neighbours, in the measure below.", low=0, high=1
     )

@@ -20,7 +20,7 @@ class MiningPlan:
 
     Head coverage is asked of walks between two variables only: a rule with a constant explains few of its relation's
     facts by nature. Such rules, and chains, need a standard confidence of ``SIDE_CONFIDENCE`` at least: there are
-    millions of weaker ones.
+    millions of weaker ones. ``max_constants`` keeps so many rules about one variable, best by smoothed confidence.
     """
 
     kinds: tuple[Kind, ...] = MINED_KINDS
@@ -30,6 +30,7 @@ class MiningPlan:
     min_pca: float = 0.0
     min_head_size: int = 1
     max_rules: int | None = None
+    max_constants: int | None = None
     memory_limit: int | None = None
     time_limit: float | None = None
     samples: int = 20_000_000
@@ -43,6 +44,7 @@ class MiningPlan:
             raise OptionError(f"{shown(wrong[0])} is no kind of rule; give some of {', '.join(k.name for k in Kind)}")
         # The limits of the miners know what is allowed, whichever of them will be asked.
         replace(self.horn_limits(self.time_limit), max_rules=self.max_rules)
+        ConstantLimits(max_rules=self.max_constants)
         ChainLimits(samples=self.samples)
 
     def chosen(self, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
@@ -92,6 +94,7 @@ def _with_constants(
     limits = ConstantLimits(
         min_support=plan.min_support,
         min_confidence=max(plan.min_confidence, plan.SIDE_CONFIDENCE),
+        max_rules=plan.max_constants,
         kinds=kinds,
     )
     return mine_constants(graph, limits, threads, progress).rules

@@ -36,7 +36,9 @@ VOICES = ("network", "order", "confidence", "odds", "link", "frequency", "newcom
 GUESS = (0.4, 0.2, 0.0, 0.7, 2.0, 0.4, -3.0)  # what is believed before any query is looked at
 FIRMNESS = 50.0  # how hard it is to move from there: dozens of queries must agree
 UNKNOWN = 1e-3  # the confidence where no rule speaks, and how far from certain the best may be
-AT_ONCE = 128  # queries, when the weights are learned
+AT_ONCE = 128  # queries whose tables are made together
+CELLS_AT_ONCE = 1 << 21  # candidates of these queries, all together
+COMPARED = 20_000  # candidates of a query to learn weights from; of more, some are drawn that stand for the others
 ROUNDS = 25
 Weights = npt.NDArray[np.float32]
 
@@ -67,8 +69,7 @@ class BlendedScorer:
     def triple_scores(self, heads: Ids, relations: Ids, tails: Ids) -> npt.NDArray[np.float32]:
         """(n,): the score of each triple, as an answer among all; relation ids from R on are inverses."""
         found: npt.NDArray[np.float32] = np.empty(len(heads), dtype=np.float32)
-        for start in range(0, len(heads), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
+        for part in _parts(len(heads), self.network.num_entities):
             found[part] = self.scores(heads[part], relations[part])[np.arange(len(heads[part])), tails[part]]
         return found
 
@@ -107,12 +108,18 @@ def ranks_of(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return 1 + np.array(above).reshape(scores.shape)
 
 
+def _parts(queries: int, candidates: int) -> Iterator[slice]:
+    """Some queries at a time, so few that the tables of all candidates are no burden."""
+    step = max(1, min(AT_ONCE, CELLS_AT_ONCE // max(candidates, 1)))
+    return (slice(start, min(start + step, queries)) for start in range(0, queries, step))
+
+
 class Examples(NamedTuple):
     """Queries to learn weights from."""
 
-    voices: Tensor  # (queries, entities, voices)
-    left_out: Tensor  # (queries, entities): who is known to be another answer
-    answers: Tensor  # (queries,)
+    voices: Tensor  # (queries, candidates, voices)
+    prior: Tensor  # (queries, candidates): log of how many one stands for; minus infinity for another known answer
+    answers: Tensor  # (queries,): places among the candidates
     few: Tensor  # (queries,): how little is known of the entity asked about
 
 
@@ -151,7 +158,7 @@ def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examp
         optimiser.zero_grad()
         loss = 0.5 * FIRMNESS * (weights - guess).square().sum()
         for batch in batches:
-            among = scores(batch, weights).masked_fill(batch.left_out, -torch.inf)
+            among = scores(batch, weights) + batch.prior
             loss = loss + torch.nn.functional.cross_entropy(among, batch.answers, reduction="sum")
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
@@ -161,19 +168,43 @@ def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examp
 
 
 def examples(
-    network: ModelScorer, rules: RuleRanker, dataset: InductiveDataset, queries: Queries
+    network: ModelScorer, rules: RuleRanker, dataset: InductiveDataset, queries: Queries, compared: int = COMPARED
 ) -> Iterator[Examples]:
-    """What the voices say of every candidate, a part of the queries at a time."""
+    """What the voices say of every candidate, or of so many, a part of the queries at a time."""
     true = dataset.known().adjacency
-    for start in range(0, len(queries), AT_ONCE):
-        part = queries.take(np.arange(start, min(start + AT_ONCE, len(queries))))
-        evidence = rules.evidence(part.entity, part.relation)
-        table = np.stack(list(voices(network.scores(part.entity, part.relation), evidence)), axis=2)
-        left_out = np.zeros(table.shape[:2], dtype=bool)
-        for row, (entity, relation, answer) in enumerate(zip(part.entity, part.relation, part.answer, strict=True)):
+    for part in _parts(len(queries), network.num_entities):
+        asked = queries.take(np.arange(part.start, part.stop))
+        evidence = rules.evidence(asked.entity, asked.relation)
+        kept, weight = _candidates(evidence, asked.answer, compared, np.random.default_rng([3, part.start]))
+        said = voices(network.scores(asked.entity, asked.relation), evidence)
+        table = np.stack([voice[:, kept] for voice in said], axis=2)
+        left_out = np.zeros(evidence.linked.shape, dtype=bool)
+        for row, (entity, relation, answer) in enumerate(zip(asked.entity, asked.relation, asked.answer, strict=True)):
             relations, tails = true.of(int(entity))
             left_out[row, tails[relations == relation]] = True
             left_out[row, answer] = False
-        answers = torch.tensor(part.answer, dtype=torch.int64)
+        prior = np.where(left_out[:, kept], -np.inf, weight).astype(np.float32)
+        answers = torch.from_numpy(np.searchsorted(kept, asked.answer))
         few = torch.from_numpy(few_facts(evidence.facts))
-        yield Examples(torch.from_numpy(table), torch.from_numpy(left_out), answers, few)
+        yield Examples(torch.from_numpy(table), torch.from_numpy(prior), answers, few)
+
+
+def _candidates(
+    evidence: Evidence, answers: Ids, most: int, generator: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Whom to compare, ascending, and the log of how many each stands for.
+
+    Where there are more than ``most``, the answers and those who are tied to an entity asked about stand for
+    themselves; of the others that a rule reaches, and of all the rest, up to half as many are drawn each.
+    """
+    certain = np.any(evidence.linked > 0, axis=0)
+    certain[answers] = True
+    reached = np.any(evidence.confidence > 0, axis=0) & ~certain
+    weight = np.full(len(certain), -np.inf, dtype=np.float32)
+    weight[certain] = 0.0
+    for group in (np.flatnonzero(reached), np.flatnonzero(~certain & ~reached)):
+        room = len(group) if len(certain) <= most else min(len(group), most // 2)
+        drawn = generator.choice(group, size=room, replace=False)
+        weight[drawn] = np.log(max(len(group), 1) / max(room, 1))
+    kept = np.flatnonzero(np.isfinite(weight))
+    return kept, weight[kept]

@@ -90,6 +90,7 @@ def mined_rules(
         min_support=wanted.min_support,
         min_head_coverage=wanted.min_head_coverage,
         min_head_size=wanted.min_head_size,
+        max_constants=wanted.max_constants,
     )
     graph = dataset.observed if config.protocol == "inductive" else dataset.known_facts()
     return mine_rules(graph, plan, config.seed, threads, progress).rules
