@@ -83,6 +83,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.epochs": COUNT,
     "training.batches": COUNT | st.none(),
     "training.negatives": COUNT,
+    "training.rivals": st.none() | COUNT,
     "training.loss": st.sampled_from(LOSSES),
     "training.own_weight": NOT_NEGATIVE,
     "training.optimiser": st.sampled_from(OPTIMISERS),

@@ -362,7 +362,7 @@ def test_too_little_memory_says_which_settings_to_lower(monkeypatch, tmp_path, e
         assert name in str(caught)
     assert not (tmp_path / CHECKPOINT).exists()
     among_everyone = complaint(fit, DATASET, settings("model.own_answers=true"), folder=tmp_path / "own")
-    assert "lower model.dim (8), raise" in str(among_everyone)
+    assert "lower model.dim (8) or training.rivals (50000), raise" in str(among_everyone)
 
 
 def test_another_error_is_not_taken_for_too_little_memory(monkeypatch):

@@ -153,3 +153,18 @@ def test_contrast_with_all_scores_everyone_seen_as_a_tail(encoder, decoder):
             expected = model.scores(states, torch.tensor([[head, relation, other]]))[0]
             found = both[0][0][place] if other == tail else both[0][1][place, other]
             torch.testing.assert_close(found, expected)
+
+
+@every_pair
+def test_contrast_with_rivals_scores_those_alone(encoder, decoder):
+    model, edges = model_of(encoder, decoder, own_answers=True)
+    states, rivals = with_newcomers(model, edges), torch.tensor([4, 0, int(TRIPLES[0, 2])])
+    vectors, tails = along(model, TRIPLES), TRIPLES[:, 2]
+    asked = states, TRIPLES, vectors, model.encoder.vectors, tails
+    for whole, few in (
+        (model.contrast_with_all(*asked), model.contrast_with_all(*asked, rivals)),
+        (model.own_contrast(TRIPLES, vectors, None), model.own_contrast(TRIPLES, vectors, None, rivals)),
+    ):
+        torch.testing.assert_close(few[0], whole[0])
+        torch.testing.assert_close(few[1], whole[1][:, rivals])
+        assert torch.isinf(few[1][0, 2])

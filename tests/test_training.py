@@ -281,6 +281,23 @@ def test_the_same_among_everyone(encoder):
     assert trainer.epoch(3).fact_loss == pytest.approx(math.log(graph.num_entities + 1), abs=1e-5)
 
 
+@pytest.mark.parametrize("encoder", ["foldin", "mean"])
+@pytest.mark.parametrize("own_weight", [0.0, 1.0])
+def test_rivals_stand_for_everyone(encoder, own_weight):
+    """The mean loss over many draws is near that of comparing with everyone; where all can be drawn it is the same."""
+    settings = {"own_answers": True, "loss": "softmax", "labels": "none", "dropout": 0.0, "own_weight": own_weight}
+
+    def losses(rivals: int | None, count: int) -> list[float]:
+        trainer = Trainer(config_of(encoder, rivals=rivals, lr=1e-12, **settings), GRAPH, CPU)
+        return [trainer.epoch(number).loss for number in range(count)]
+
+    everyone = losses(None, 40)
+    assert losses(SEEN, 3) == everyone[:3]
+    some = losses(SEEN // 2, 40)
+    assert some != everyone and some == losses(SEEN // 2, 40)
+    assert np.mean(some) == pytest.approx(np.mean(everyone), rel=0.03)
+
+
 @pytest.mark.parametrize("encoder", ["vn", "mean", "lan"])
 @pytest.mark.parametrize("fanout", [None, 10_000])
 def test_who_practises_is_an_answer_as_newcomers_are(encoder, fanout, monkeypatch):
@@ -289,10 +306,10 @@ def test_who_practises_is_an_answer_as_newcomers_are(encoder, fanout, monkeypatc
     trainer, seen = trained(config_of(encoder, **settings), epochs=1), []
     contrast = trainer.model.contrast_with_all
 
-    def heard(states, asked, along, everyone, tails):
+    def heard(states, asked, along, everyone, tails, rivals):
         copies = torch.arange(states.newcomers) + len(states.layers[0]) - states.newcomers
         seen.extend([everyone.detach().clone(), trainer.model.encoder.plain(states, copies).detach()])
-        return contrast(states, asked, along, everyone, tails)
+        return contrast(states, asked, along, everyone, tails, rivals)
 
     monkeypatch.setattr(trainer.model, "contrast_with_all", heard)
     facts = torch.arange(0, len(GRAPH.facts), 9)

@@ -157,7 +157,13 @@ class TrainingConfig(_Settings):
         100, f"Mini-batches an epoch; none: as many as have {BATCH:,} facts each, {FEWEST} at least.", low=1
     )
     negatives: int = _setting(
-        64, "Corrupted triples drawn for each true one; with model.own_answers everyone is one instead.", low=1
+        64, "Corrupted triples drawn for each true one; with model.own_answers all rivals are instead.", low=1
+    )
+    rivals: int | None = _setting(
+        50_000,
+        "Entities that an answer is compared with under model.own_answers, drawn for each batch where there are more; "
+        "none: everyone.",
+        low=1,
     )
     loss: str = _setting(
         "binary", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES

@@ -124,22 +124,39 @@ class Model(nn.Module):
         )
 
     def contrast_with_all(
-        self, states: States, triples: Tensor, along: Tensor, everyone: Tensor, tails: Tensor
+        self,
+        states: States,
+        triples: Tensor,
+        along: Tensor,
+        everyone: Tensor,
+        tails: Tensor,
+        rivals: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Scores of the heads and relations of triples with tails (n,), (n,), and with everyone's vectors, (n, seen).
 
-        The tail itself, which is no corruption, has the score minus infinity there.
+        The tail itself, which is no corruption, has the score minus infinity there. With ``rivals`` (k,) only these
+        are compared with, (n, k).
         """
         asked = self.decoder.asked(self.encoder.embed(states, triples[:, 0], triples[:, 1]), along)
-        return _apart(self.decoder.fit_candidates(asked, everyone), tails)
+        return self._among(asked, everyone, tails, rivals)
 
-    def own_contrast(self, triples: Tensor, along: Tensor, negatives: Negatives | None) -> tuple[Tensor, Tensor]:
+    def _among(self, asked: Tensor, everyone: Tensor, tails: Tensor, rivals: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The scores of what is asked with the tails, and with all others or those of them who are rivals."""
+        if rivals is None:
+            return _apart(self.decoder.fit_candidates(asked, everyone), tails)
+        of_tails = self.decoder.fit_pairs(asked, functional.embedding(tails, everyone))
+        scores = self.decoder.fit_candidates(asked, functional.embedding(rivals, everyone))
+        return of_tails, scores.masked_fill(rivals == tails[:, None], -torch.inf)
+
+    def own_contrast(
+        self, triples: Tensor, along: Tensor, negatives: Negatives | None, rivals: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """As `contrast` (without ``negatives``: with all), by the trained vectors alone, whatever is around them."""
         heads, tails = self._ends(triples)
         vectors = self.encoder.inputs()
         if negatives is None:
             asked = self.decoder.asked(functional.embedding(heads, vectors), along)
-            return _apart(self.decoder.fit_candidates(asked, vectors), tails)
+            return self._among(asked, vectors, tails, rivals)
         ids = heads, tails, negatives.entities.reshape(-1)
         of_heads, of_tails, rivals = torch.split(
             functional.embedding(torch.cat(ids), vectors), [len(part) for part in ids]

@@ -444,8 +444,8 @@ def _memory_in_words(config: Config) -> Iterator[None]:
         if type(error) is RuntimeError and not any(words in str(error) for words in TOO_LITTLE):
             raise
         model, training = config.model, config.training
-        drawn = "" if model.own_answers else f" or training.negatives ({training.negatives})"
-        now = f"model.dim ({model.dim}){drawn}"
+        drawn = "rivals" if model.own_answers else "negatives"
+        now = f"model.dim ({model.dim}) or training.{drawn} ({getattr(training, drawn) or NOTHING})"
         more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
         raise OptionError(f"there is too little memory for a batch; lower {now}, {more}") from None
 

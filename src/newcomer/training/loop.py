@@ -10,6 +10,7 @@ A fact that leaves one of its ends without any visible edge counts as a toss-up,
 is left to infer it from, yet that an entity has become empty would give it away.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -129,8 +130,9 @@ class Trainer:
         claims, grounds = self._claims(virtual)
         claims = view.triples(claims)
         along = self.model.decoder.relation_vectors(triples[:, 1])
+        rivals = self._rivals(generator)
         if negatives is None:
-            positive, negative = self._among_everyone(states, view, asked, along, triples[:, 2], arriving)
+            positive, negative = self._among_everyone(states, view, asked, along, triples[:, 2], arriving, rivals)
             believed = self._beliefs(states, claims, len(virtual))
             inferred = arriving  # all others are answers by a vector that no edge is needed for
         else:
@@ -140,7 +142,8 @@ class Trainer:
         virtual_loss = self._virtual_loss(virtual, grounds, believed.float())
         loss = fact_loss + training.virtual_weight * virtual_loss + self._penalty(triples, along)
         if training.own_weight:
-            loss = loss + training.own_weight * self._loss(*self.model.own_contrast(triples, along, negatives))
+            positive, negative = self.model.own_contrast(triples, along, negatives, rivals)
+            loss = loss + training.own_weight * self._loss(positive, negative)
         self._descend(loss)
         return torch.stack([loss.detach(), fact_loss.detach(), virtual_loss.detach()])
 
@@ -184,8 +187,22 @@ class Trainer:
             weights = weights * (kept >= self.config.training.edge_dropout)
         return weights.index_fill_(0, virtual + len(visible), 0.0)
 
+    def _rivals(self, generator: torch.Generator) -> Tensor | None:
+        """Whom answers are compared with in this batch; None: with everyone."""
+        most, everyone = self.config.training.rivals, self.graph.num_entities
+        if not self.model.own_answers or most is None or everyone <= most:
+            return None
+        return torch.randperm(everyone, generator=generator, device=self.device)[:most]
+
     def _among_everyone(
-        self, states: States, view: View, asked: Tensor, along: Tensor, tails: Tensor, arriving: Tensor
+        self,
+        states: States,
+        view: View,
+        asked: Tensor,
+        along: Tensor,
+        tails: Tensor,
+        arriving: Tensor,
+        rivals: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Scores of the triples asked, and with everyone as a tail; who practises being new is so as an answer, too."""
         encoder = self.model.encoder
@@ -195,7 +212,7 @@ class Trainer:
             ids = arriving if view.nodes is None else view.nodes[arriving]
             copies = torch.arange(len(arriving), device=self.device) + len(known)
             everyone = everyone.index_copy(0, ids, encoder.plain(states, copies))
-        return self.model.contrast_with_all(states, asked, along, everyone, tails)
+        return self.model.contrast_with_all(states, asked, along, everyone, tails, rivals)
 
     def _claims(self, virtual: Tensor) -> tuple[Tensor, Grounds | None]:
         """These virtual triples, then the premises that soft labels want to know of; and how these infer those."""
@@ -235,7 +252,14 @@ class Trainer:
         return empty[triples[:, 0]] | silent[triples[:, 2]]
 
     def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
+        if self.model.own_answers and negative.shape[1] < self.graph.num_entities:
+            negative = negative + self._stand_for(negative.shape[1])
         return LOSSES[self.config.training.loss](positive.float(), negative.float())
+
+    def _stand_for(self, rivals: int) -> float:
+        """What makes so many rivals count as everyone in the softmax."""
+        everyone = self.graph.num_entities - 1
+        return math.log(everyone / rivals) if self.config.training.loss == "softmax" else 0.0
 
     def _virtual_loss(self, virtual: Tensor, grounds: Grounds | None, scores: Tensor) -> Tensor:
         """Refresh the labels of these virtual triples and compare their scores with them; premises' scores follow."""
