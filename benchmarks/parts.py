@@ -123,13 +123,16 @@ def rows(
     yield "validation", fitted.metrics["validation"]
     exam = hold_out_newcomers(dataset, config, full)
     network, half = network_of(fitted), first_half(exam.queries, config.seed)
-    batches = list(examples(network, ranker_of(fitted.rules, exam.dataset, threads), exam.dataset, exam.queries))
+    everyone = len(exam.dataset.entities)
+    batches = list(
+        examples(network, ranker_of(fitted.rules, exam.dataset, threads), exam.dataset, exam.queries, everyone)
+    )
     for name, silent in TOGETHER.items():
         yield name, graded(exam, cross_scores(batches, half, silent))
     del batches
     for kind in np.unique(fitted.rules.kinds).tolist():
         left = fitted.rules.where(fitted.rules.kinds != kind)
-        batches = list(examples(network, ranker_of(left, exam.dataset, threads), exam.dataset, exam.queries))
+        batches = list(examples(network, ranker_of(left, exam.dataset, threads), exam.dataset, exam.queries, everyone))
         name = f"without rules of the kind {Kind(kind).name.lower()}"
         yield name, graded(exam, cross_scores(batches, half, ()))
 

@@ -295,6 +295,25 @@ def test_a_question_nobody_told_of_is_answered_by_who_is_like_the_known_answers(
     assert weighed[3] == weighed[5] == 0.0 and weighed[2] > 0 and weighed[7] > 0
 
 
+def test_what_nobody_told_of_is_solved_once_however_often_it_is_asked(monkeypatch):
+    trainer = Trainer(config_of("foldin", "complex", labels="none"), unheard_of(), CPU)
+    encoder, untold, seen, solved = trainer.model.eval().encoder, RELATIONS - 1, 12, []
+    told = [[(0, 3, 1.0), (untold, 2, 1.0)], [(1, 5, 1.0), (untold, 7, 1.0)]]
+    solve = encoder.solve
+    monkeypatch.setattr(encoder, "solve", lambda facts: solved.append(facts) or solve(facts))
+    with torch.no_grad():
+        graph = trainer.graph
+        both = encoder.extend(
+            encoder.states(graph.edges(torch.ones(len(graph.facts)))), edges_of(told, seen + 2, torch.float32)
+        )
+        solved.clear()
+        asked = torch.tensor([seen + 1, seen, 3, seen + 1, seen]), torch.tensor([untold, untold, 0, untold, untold])
+        found = encoder.embed(both, *asked)
+        alone = torch.cat([encoder.embed(both, one[None], query[None]) for one, query in zip(*asked, strict=True)])
+    assert len(solved) == 2 + 4
+    assert torch.equal(found, alone) and not torch.equal(found[0], found[1])
+
+
 @pytest.mark.parametrize("optimiser", ["adam", "adagrad"])
 def test_a_run_goes_on_with_its_optimiser_to_the_bit(optimiser):
     config = config_of("foldin", "complex", optimiser=optimiser, n3=0.05, l2=0.0, grad_clip=0.0, loss="softmax")
