@@ -74,16 +74,23 @@ def test_a_trained_cell_says_what_it_is_and_how_it_came_about(made, results):
     assert (results / ".work" / ".gitignore").read_text() == "*\n"
 
 
-def test_a_result_older_than_a_setting_had_its_default(made, results):
-    (cell,) = small_cells("link-prediction", "fb15k-object-10-mean-inductive-0")
+@pytest.mark.parametrize(
+    ("what", "only", "section", "absent", "other"),
+    [
+        ("link-prediction", "fb15k-object-10-mean-inductive-0", "training", "optimiser", "lr"),
+        ("statistics", "fb15k-subject-10-rules", "rules", "max_constants", "min_confidence"),
+    ],
+)
+def test_a_result_older_than_a_setting_had_its_default(made, results, what, only, section, absent, other):
+    (cell,) = small_cells(what, only)
     path = results / f"{cell.name}.json"
     report = json.loads(json.dumps(workshop(results, made).run(cell)))
-    del report["settings"]["training"]["optimiser"]
+    del report["settings"][section][absent]
     path.write_text(json.dumps({**report, "config_sha256": "0" * 64}))
     assert workshop(results, made).standing(cell).state == "done"
-    report["settings"]["training"]["lr"] = 0.25
+    report["settings"][section][other] = 0.25
     path.write_text(json.dumps({**report, "config_sha256": "0" * 64}))
-    assert workshop(results, made).standing(cell).why == "it was run with other settings (training.lr)"
+    assert workshop(results, made).standing(cell).why == f"it was run with other settings ({section}.{other})"
 
 
 def test_a_finished_cell_is_done_until_settings_or_data_change(made, results, tmp_path):

@@ -247,9 +247,9 @@ def _remarks(planned: Sequence[Cell], found: Sequence[Result]) -> Iterator[str]:
     lines = [f"* {note}" for note in dict.fromkeys(_note(result) for result in found) if note]
     for result in found:
         cell = expected.get(result["cell"])
-        if cell is not None and changed_settings(result, cell):
-            stated = ", ".join(f"`{change}`" for change in result["overrides"]) or "an older plan"
-            lines.append(f"* `{result['cell']}` was not run with the settings of the plan: {stated}.")
+        changed = "" if cell is None else changed_settings(result, cell)
+        if changed:
+            lines.append(f"* `{result['cell']}` is not of the plan as it is now: {changed}.")
         if result.get("same_as"):
             lines.append(
                 f"* `{result['cell']}` has the settings and data of `{result['same_as']}` and was taken from it."

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from newcomer.config import SECTIONS, Config
+from newcomer.config import Config
 from newcomer.errors import InputError, OptionError
 from newcomer.reproduction.plans import Cell
 
@@ -43,12 +43,11 @@ def changed_settings(stored: Result, cell: Cell) -> str:
 
 def _complete(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """A model's settings with the defaults of those that came after it: what it was, it still is."""
-    if not set(SECTIONS) <= settings.keys():
-        return settings
     try:
-        return Config.from_dict(settings).to_dict()
-    except OptionError:
+        whole = Config.from_dict(settings).to_dict()
+    except OptionError:  # how rules were mined, or settings of another time
         return settings
+    return {name: whole[name] for name in settings}
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
