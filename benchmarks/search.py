@@ -1,6 +1,6 @@
 """The same search of settings for each of the paper's four networks: what the presets were chosen on.
 
-    PYTHONPATH=src python benchmarks/search.py --list [--data-root FOLDER]
+    PYTHONPATH=src python benchmarks/search.py --list
     PYTHONPATH=src python benchmarks/search.py TRIAL ... --data-root FOLDER --out FOLDER [--device auto]
     PYTHONPATH=src python benchmarks/search.py --table FOLDER
 
@@ -37,8 +37,6 @@ SEARCHED = {  # data set: the plan that its settings are for, and the two kinds 
     "fb15k-subject-10": ("link-prediction", OWN, ENCODED),
     "wn11-object-5000": ("classification", OWN, JUDGED),
 }
-
-
 START = {  # before the search; since then the presets have what it found
     "fb15k-subject-10": {
         "mean": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.005"),

@@ -112,7 +112,7 @@ def test_both_filters_and_the_ceiling_with_the_original_graph(place):
     done = evaluate(place, "own", "--full-graph", "all")
     assert "model, full filter" in done.stdout and "By " not in done.stdout
     divided = evaluate(place, "own", "--full-graph", "all", "--by", "evidence").stdout
-    assert re.search(r"By evidence +\n", divided) and re.search(r"By evidence, full filter +\n", divided)
+    assert re.search(r"By evidence, known filter +\n", divided) and re.search(r"By evidence, full filter +\n", divided)
     assert "ceiling of the known filter" in done.stdout and "87.5" in done.stdout
 
 

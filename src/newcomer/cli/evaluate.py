@@ -351,9 +351,11 @@ def _print_report(report: "Report") -> None:
     console().print(table(title, ("", *measures.values()), rows))
     print_cut_note(report["known_facts"])
     _print_ranking_notes(report) if is_ranking else _print_classification_notes(report)
-    _print_breakdowns(report["breakdowns"], is_ranking)
     if is_ranking and report["also"] is not None:
-        _print_breakdowns(report["also"]["breakdowns"], is_ranking, f", {report['also']['filter']} filter")
+        for part in (report, report["also"]):
+            _print_breakdowns(part["breakdowns"], is_ranking, f", {part['filter']} filter")
+    else:
+        _print_breakdowns(report["breakdowns"], is_ranking)
 
 
 def _ranking_rows(report: "Report") -> list[Sequence[str]]:

@@ -42,7 +42,8 @@ Figures are in percent, but for the mean rank (MR), counts and neighbours. One s
 interval over questions, which says nothing of how far another training would be off. Several seeds: the mean, with the
 smallest and the largest in brackets. *paper* is what the VN Network paper prints (CIKM 2020), *difference* is ours
 minus the paper's. *Unlinked pairs* are the questions whose answer no known fact ties to the newcomer, though their
-relation was observed.
+relation was observed. *Network alone* of a model that also has rules: newcomers among the candidates, whose vectors
+were never trained to be wrong answers, crowd its list; in the model a weight of their own holds them back.
 
 Protocols: *inductive* trains on observed facts alone; *refreshed* also mines rules from newcomers' facts;
 *transductive* trains on newcomers' facts too. Figures under different protocols answer different questions.
