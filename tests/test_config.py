@@ -91,6 +91,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.l2": NOT_NEGATIVE,
     "training.n3": NOT_NEGATIVE,
     "training.newcomer_share": share(),
+    "training.newcomer_answers": share(),
     "training.grad_clip": NOT_NEGATIVE,
     "training.patience": COUNT,
     "training.validate_every": COUNT,
@@ -102,8 +103,16 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.amp": st.booleans(),
     "training.fanout": st.none() | COUNT,
 }
-SOME_SETTINGS = st.lists(st.sampled_from(sorted(ALLOWED)), unique=True).flatmap(
-    lambda names: st.fixed_dictionaries({name: ALLOWED[name] for name in names})
+
+
+def go_together(settings: dict[str, Any]) -> bool:
+    return not (settings.get("model.own_answers") and settings.get("training.newcomer_answers"))
+
+
+SOME_SETTINGS = (
+    st.lists(st.sampled_from(sorted(ALLOWED)), unique=True)
+    .flatmap(lambda names: st.fixed_dictionaries({name: ALLOWED[name] for name in names}))
+    .filter(go_together)
 )
 
 
@@ -295,6 +304,13 @@ def test_what_fold_in_cannot_do_is_refused(changes, sentence):
     folded = with_overrides(PLAIN, ["model.encoder=foldin", "model.own_answers=yes", "training.newcomer_share=0"])
     assert str(complaint(with_overrides, folded, changes)) == sentence
     assert with_overrides(folded, [*changes, "model.encoder=lan"]).model.encoder == "lan"
+
+
+def test_own_answers_cannot_practise_being_new():
+    changes = ["training.newcomer_answers=0.5", "model.own_answers=yes"]
+    sentence = "training.newcomer_answers is 0.5, but must be 0 with model.own_answers: none is embedded"
+    assert str(complaint(with_overrides, PLAIN, changes)) == sentence
+    assert with_overrides(PLAIN, changes[:1]).training.newcomer_answers == 0.5
 
 
 def test_several_changes_are_judged_together_and_the_last_of_one_setting_counts():

@@ -192,7 +192,7 @@ def test_a_share_of_the_heads_is_asked_about_as_newcomers(share):
     triples = GRAPH.facts
     view = whole(GRAPH, trainer._weights(trainer.labels))
     states = trainer.model.encoder.states(view.edges)
-    practised, asked, arriving = trainer._practise(view, triples, torch.Generator().manual_seed(0))
+    practised, asked, _, arriving = trainer._practise(view, triples, None, torch.Generator().manual_seed(0))
     again = asked[:, 0] >= SEEN
     assert arriving.tolist() == sorted(set(triples[again, 0].tolist()))
     assert (share - 0.25 < float(again.float().mean()) < share + 0.25) and bool(again.all()) == (share == 1.0)
@@ -203,6 +203,37 @@ def test_a_share_of_the_heads_is_asked_about_as_newcomers(share):
         assert not practised.layers[0][copy].any(), "a newcomer has no vector of its own"
         columns, offsets = practised.edges.rows.columns, practised.edges.rows.offsets
         assert torch.equal(columns[offsets[copy] : offsets[copy + 1]], columns[offsets[entity] : offsets[entity + 1]])
+
+
+@pytest.mark.parametrize("fanout", [None, 3])
+@pytest.mark.parametrize("heads", [0.0, 1.0])
+def test_answers_and_their_corruptions_arrive_together(fanout, heads):
+    config = config_of(newcomer_share=heads, newcomer_answers=0.5, dropout=0.0, fanout=fanout)
+    trainer, batches = trained(config, epochs=0), 20
+    triples, drawn = GRAPH.facts, torch.tensor([[3, 3, 4], [5, 4, 0]])
+    negatives = Negatives(torch.tensor([0, 1]), drawn, triples[:, 1] % 2)
+    view = whole(GRAPH, trainer._weights(trainer.labels))
+    together = 0
+    for seed in range(batches):
+        generator = torch.Generator().manual_seed(seed)
+        states, asked, wrong, arriving = trainer._practise(view, triples, negatives, generator)
+        newly = asked[:, 2] >= SEEN
+        together += bool(newly.all())
+        assert bool(newly.all()) == bool(newly.any()) == bool((wrong.entities >= SEEN).all())
+        assert ((asked[:, 0] >= SEEN) == (heads == 1.0)).all() and torch.equal(asked[:, 1], triples[:, 1])
+        who = torch.cat([torch.arange(SEEN), arriving])  # by place
+        assert torch.equal(who[asked[:, ::2]], triples[:, ::2]) and torch.equal(who[wrong.entities], drawn)
+        assert states.newcomers == len(arriving) == len(set(arriving.tolist()))
+        assert not states.layers[0][SEEN:].any(), "newcomers have no vectors of their own"
+        assert (wrong.group is negatives.group) and (wrong.relations is negatives.relations)
+    assert 0.2 * batches < together < 0.8 * batches
+
+
+def test_answers_that_arrive_are_learned_from():
+    def loss(share: float) -> float:
+        return trained(config_of(newcomer_answers=share, dropout=0.0, lr=1e-12), epochs=0).epoch(0).fact_loss
+
+    assert loss(0.0) != loss(1.0)
 
 
 def test_more_batches_than_facts_are_as_many_as_facts():
@@ -366,7 +397,7 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
         tails = triples[:, 2]
         with torch.no_grad():
             view = whole(graph, trainer._without(batch, batch[:0], GENERATOR))
-            states, asked, _ = trainer._practise(view, triples, torch.Generator().manual_seed(0))
+            states, asked, _, _ = trainer._practise(view, triples, None, torch.Generator().manual_seed(0))
             assert (asked[:, 0] >= graph.num_entities).all()
             rivals = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
             _, scores, _ = trainer.model.contrast(states, asked, along_of(trainer, asked), rivals, asked[:0])

@@ -182,6 +182,12 @@ class TrainingConfig(_Settings):
     newcomer_share: float = _setting(
         0.5, "Share of a batch's entities that are embedded as if they were newcomers.", low=0, high=1
     )
+    newcomer_answers: float = _setting(
+        0.0,
+        "Share of the batches whose answers, true and corrupted, are embedded as newcomers too; not with own answers.",
+        low=0,
+        high=1,
+    )
     grad_clip: float = _setting(1.0, "Longest gradient that is followed whole; 0 clips none.", low=0)
     patience: int = _setting(5, "Validations without improvement after which training stops.", low=1)
     validate_every: int = _setting(2, "Epochs from one validation to the next.", low=1)
@@ -234,6 +240,12 @@ class Config(_Settings):
             share = self.training.newcomer_share
             raise OptionError(
                 f"training.newcomer_share is {share:g}, but must be 0 for the encoder foldin: newcomers are solved for"
+            )
+
+        if self.model.own_answers and self.training.newcomer_answers:
+            share = self.training.newcomer_answers
+            raise OptionError(
+                f"training.newcomer_answers is {share:g}, but must be 0 with model.own_answers: none is embedded"
             )
 
     @property

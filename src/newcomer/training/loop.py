@@ -126,17 +126,18 @@ class Trainer:
         training = self.config.training
         triples, negatives = self._questions(facts, generator)
         view = self._view(self._without(facts, virtual, generator), triples, negatives, virtual, generator)
-        states, asked, arriving = self._practise(view, view.triples(triples), generator)
+        placed = None if negatives is None else view.negatives(negatives)
+        states, asked, wrong, arriving = self._practise(view, view.triples(triples), placed, generator)
         claims, grounds = self._claims(virtual)
         claims = view.triples(claims)
         along = self.model.decoder.relation_vectors(triples[:, 1])
         rivals = self._rivals(generator)
-        if negatives is None:
+        if wrong is None:
             positive, negative = self._among_everyone(states, view, asked, along, triples[:, 2], arriving, rivals)
             believed = self._beliefs(states, claims, len(virtual))
             inferred = arriving  # all others are answers by a vector that no edge is needed for
         else:
-            positive, negative, believed = self.model.contrast(states, asked, along, view.negatives(negatives), claims)
+            positive, negative, believed = self.model.contrast(states, asked, along, wrong, claims)
             inferred = None
         fact_loss = self._fact_loss(states, asked, positive, negative, inferred)
         virtual_loss = self._virtual_loss(virtual, grounds, believed.float())
@@ -164,18 +165,33 @@ class Trainer:
             ends.append(negatives.entities.reshape(-1))
         return around(self.graph, weights, torch.cat(ends), fanout, self.model.encoder.hops, generator)
 
-    def _practise(self, view: View, triples: Tensor, generator: torch.Generator) -> tuple[States, Tensor, Tensor]:
-        """Embed everyone, and a share of the heads once more as if just arrived, to be asked about; who these are."""
-        share = self.config.training.newcomer_share
-        chosen = torch.rand(len(triples), generator=generator, device=self.device) < share
+    def _practise(
+        self, view: View, triples: Tensor, negatives: Negatives | None, generator: torch.Generator
+    ) -> tuple[States, Tensor, Negatives | None, Tensor]:
+        """Embed everyone, and some once more as if just arrived; the triples and negatives with these; who they are.
+
+        Heads arrive each by itself, to be asked about. Tails do all or none, with their corruptions: else whoever is
+        new would be known as right or wrong by that.
+        """
+        training, encoder = self.config.training, self.model.encoder
         heads, relations, tails = triples.unbind(dim=1)
-        known, encoder = view.edges.rows.num_rows, self.model.encoder
-        arriving, places = distinct(heads, known, chosen)
+        new = [torch.rand(len(triples), generator=generator, device=self.device) < training.newcomer_share]
+        ends, known = [heads], view.edges.rows.num_rows
+        if negatives is not None and training.newcomer_answers:
+            answers = torch.cat([tails, negatives.entities.reshape(-1)])
+            arrive = torch.rand(1, generator=generator, device=self.device) < training.newcomer_answers
+            ends, new = [heads, answers], [*new, arrive.expand(len(answers))]
+        arriving, places = distinct(torch.cat(ends), known, torch.cat(new))
         if len(arriving) == 0:
-            return encoder.states(view.edges, view.nodes), triples, arriving
+            return encoder.states(view.edges, view.nodes), triples, negatives, arriving
+        places = torch.where(torch.cat(new), known + places, torch.cat(ends))
+        heads, places = places.tensor_split([len(triples)])
+        if negatives is not None and len(places):
+            tails, drawn = places.tensor_split([len(triples)])
+            negatives = negatives._replace(entities=drawn.reshape(negatives.entities.shape))
         edges = view.edges.pick(arriving, known + len(arriving), 2 * self.graph.num_relations)
-        asked = torch.stack([torch.where(chosen, known + places, heads), relations, tails], dim=1)
-        return encoder.together(view.edges, edges, view.nodes), asked, arriving
+        asked = torch.stack([heads, relations, tails], dim=1)
+        return encoder.together(view.edges, edges, view.nodes), asked, negatives, arriving
 
     def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
