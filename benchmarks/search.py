@@ -40,14 +40,22 @@ START = {  # before the search; since then the presets have what it found
         "lan": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.005"),
     }
 }
-# The last trial of each network: of decoders with losses, of learning rates and of its own change what did best before.
-TOGETHER = {
+# The last trials of each network: what did best before, joined, and what it suggested.
+HIDDEN, AS_NEW = "training.hide_pairs=true", "training.newcomer_answers=0.5"
+SHIFTED = "model.relation_shifts=true"
+TOGETHER: dict[str, dict[str, list[tuple[str, ...]]]] = {
     "fb15k-subject-10": {
-        "mean": ("model.decoder=complex", *OWN, "training.lr=0.01", "model.dropout=0"),
-        "lstm": ("model.decoder=transe", *OWN, "training.lr=0.01", "model.dropout=0"),
-        "lan": ("model.decoder=transe", *OWN, "training.lr=0.01", "model.dropout=0"),
-        "vn": ("model.decoder=complex", *OWN, "training.lr=0.005", "model.layers=1"),
-    }
+        "mean": [("model.decoder=complex", *OWN, "training.lr=0.01", "model.dropout=0")],
+        "lstm": [("model.decoder=transe", *OWN, "training.lr=0.01", "model.dropout=0")],
+        "lan": [("model.decoder=transe", *OWN, "training.lr=0.01", "model.dropout=0")],
+        "vn": [("model.decoder=complex", *OWN, "training.lr=0.005", "model.layers=1")],
+    },
+    "wn11-object-5000": {
+        "mean": [("training.lr=0.002",), ("training.lr=0.002", "model.dropout=0.1")],
+        "lstm": [(HIDDEN, "model.dropout=0.1"), (HIDDEN, "model.dropout=0.1", "training.lr=0.002")],
+        "lan": [(HIDDEN, "model.dropout=0.1"), ("model.dropout=0.1", "training.lr=0.002")],
+        "vn": [(HIDDEN, AS_NEW, SHIFTED), (HIDDEN, AS_NEW, SHIFTED, "model.dropout=0.1")],
+    },
 }
 
 
@@ -73,17 +81,17 @@ def judged(network: str, rate: float) -> Iterator[tuple[str, ...]]:
     yield ()
     yield ("training.lr=0.01",)
     yield ("training.loss=softmax",)
-    yield ("training.hide_pairs=true",)
+    yield (HIDDEN,)
     yield ("model.dropout=0.1",)
     # Who is pooled from neighbours has no vector of its own to be without.
-    yield ("training.newcomer_answers=0.5",) if network == "vn" else (*OWN, "training.rivals=2000")
+    yield (AS_NEW,) if network == "vn" else (*OWN, "training.rivals=2000")
 
 
 CHANGES = {"fb15k-subject-10": ranked, "wn11-object-5000": judged}
 
 
 def trials(dataset: str) -> Iterator[Trial]:
-    """Of each network the same number; the last joins what did best."""
+    """Of each network the same number; the last ones join what did best."""
     what = SEARCHED[dataset]
     planned = {cell.label: cell for cell in cells_of(load_plan(what)) if cell.dataset == dataset and cell.seed == 0}
     for network in NETWORKS:
@@ -91,7 +99,7 @@ def trials(dataset: str) -> Iterator[Trial]:
         assert stated is not None
         config = with_overrides(stated, START.get(dataset, {}).get(network, ()))
         tried = list(CHANGES[dataset](network, config.training.lr))
-        tried += [TOGETHER[dataset][network]] if dataset in TOGETHER else []
+        tried += TOGETHER[dataset][network]
         for number, changes in enumerate(tried):
             full = with_overrides(config, [*LENGTH, *changes])
             yield Trial(f"{dataset}-{network}-{number}", dataset, network, changes, full)

@@ -108,6 +108,9 @@ class ModelConfig(_Settings):
     layers: int = _setting(3, "Structure-aware layers (encoder vn).", low=1)
     query_aware: bool = _setting(True, "Whether a query-aware layer follows them (encoder vn).")
     residual: bool = _setting(False, "Whether the query-aware layer keeps an entity's own vector (encoder vn).")
+    relation_shifts: bool = _setting(
+        False, "Whether a neighbour's vector is shifted by one of its relation before it is summed (encoder vn)."
+    )
     normalise: bool = _setting(True, "Whether a sum over neighbours is divided by their number (encoder vn).")
     dropout: float = _setting(0.25, "Share of a vector's numbers dropped while training.", low=0, below=1)
     labels: str = _setting(
@@ -187,6 +190,9 @@ class TrainingConfig(_Settings):
         "Share of the batches whose answers, true and corrupted, are embedded as newcomers too; not with own answers.",
         low=0,
         high=1,
+    )
+    newcomers_unheard: bool = _setting(
+        False, "Whether seen entities hear nothing of those who practise being newcomers, as of real ones."
     )
     grad_clip: float = _setting(1.0, "Longest gradient that is followed whole; 0 clips none.", low=0)
     patience: int = _setting(5, "Validations without improvement after which training stops.", low=1)

@@ -109,9 +109,12 @@ class VNEncoder(Encoder):
         query_aware: bool = True,
         normalise: bool = True,
         residual: bool = False,
+        relation_shifts: bool = False,
     ) -> None:
         super().__init__(num_seen, num_relations, dim, dropout, generator)
-        self.structure = nn.ModuleList(StructureLayer(num_relations, dim, normalise, generator) for _ in range(layers))
+        self.structure = nn.ModuleList(
+            StructureLayer(num_relations, dim, normalise, generator, relation_shifts) for _ in range(layers)
+        )
         self.query = QueryLayer(num_relations, dim, generator, residual) if query_aware else None
         self.query_aware = query_aware
         self.hops = layers + query_aware

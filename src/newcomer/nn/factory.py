@@ -19,7 +19,7 @@ def make_encoder(
 
 
 ENCODERS: dict[str, tuple[type[Encoder], tuple[str, ...]]] = {
-    "vn": (VNEncoder, ("layers", "query_aware", "normalise", "residual")),
+    "vn": (VNEncoder, ("layers", "query_aware", "normalise", "residual", "relation_shifts")),
     "mean": (MeanEncoder, ("max_neighbors",)),
     "lstm": (LSTMEncoder, ("max_neighbors",)),
     "lan": (LANEncoder, ("max_neighbors",)),

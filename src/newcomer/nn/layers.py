@@ -1,13 +1,14 @@
 """The two layers of the VN network's encoder.
 
 Structure-aware (after the paper's WGCN): ``h'_i = tanh( W ( sum over edges alpha_r w_ij h_j / deg_i + h_i ) )``, where
-``deg_i`` is the sum of the weights ``w_ij``, or 1 without normalisation.
+``deg_i`` is the sum of the weights ``w_ij``, or 1 without normalisation. With shifts, which the paper does not have,
+a neighbour says ``alpha_r h_j + b_r``: else an entity cannot tell by which relations it is tied.
 Query-aware: ``h_i|q = sum over edges of p_ij h_j``, where ``p_ij`` is the share of ``w_ij exp(beta_ij)`` in its sum
 over the edges of i, and ``beta_ij = LeakyReLU( u . [We h_i; Wq z_q; We h_j] )``.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -51,6 +52,11 @@ class Edges:
         """(edges,): the weight of an edge in the sum of its entity's."""
         return self.weights / self.degrees.clamp_min(1e-6)[self.rows.row_ids()]
 
+    def without(self, entities: Tensor) -> "Edges":
+        """The same, but nobody sees these entities, who still see others."""
+        seen = torch.ones(self.rows.width, device=self.weights.device).index_fill_(0, entities, 0.0)
+        return replace(self, weights=self.weights * seen[self.rows.columns])
+
     def pick(self, entities: Tensor, width: int, kinds: int) -> "Edges":
         """The edges of some entities, a row each, in a space of that width; there are ``kinds`` oriented relations."""
         rows, entries = self.rows.pick(entities)
@@ -65,18 +71,26 @@ class Edges:
 class StructureLayer(nn.Module):
     """One structure-aware layer; a relation (and its inverse) weighs all of its edges alike."""
 
-    def __init__(self, num_relations: int, dim: int, normalise: bool, generator: torch.Generator) -> None:
+    def __init__(
+        self, num_relations: int, dim: int, normalise: bool, generator: torch.Generator, shifted: bool = False
+    ) -> None:
         super().__init__()
         self.alpha = nn.Parameter(torch.ones(2 * num_relations))
         # Near the identity: what neighbours say is handed on as it is until training knows better.
         self.weight = nn.Parameter(torch.eye(dim) + 0.1 * glorot(dim, dim, generator))
         self.normalise = normalise
+        self.shifts = nn.Parameter(0.1 * glorot(2 * num_relations, dim, generator)) if shifted else None
 
     def forward(self, edges: Edges, vectors: Tensor, own: Tensor) -> Tensor:
         """New vectors for the rows of ``edges``: ``vectors`` are those of all entities, ``own`` those of the rows."""
         lookup = edges.by_relation or single_rows(edges.relations, len(self.alpha))
         weights = edges.shares if self.normalise else edges.weights
         gathered = looked_up_sum(edges.rows, lookup, self.alpha, weights, vectors) + own
+        if self.shifts is not None:
+            told = Rows(edges.rows.offsets, edges.relations, len(self.shifts))
+            gathered = gathered + weighted_sum(
+                told.knowing(edges.rows.row_ids(), edges.rows.sizes), weights, self.shifts
+            )
         result: Tensor = torch.tanh(gathered @ self.weight)
         return result
 
