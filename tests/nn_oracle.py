@@ -72,6 +72,8 @@ def structure_loop(layer: StructureLayer, edges: Edges, vectors: Tensor, own: Te
         total = torch.zeros_like(own[row])
         for relation, neighbor, weight in around:
             total = total + layer.alpha[relation] * weight * vectors[neighbor]
+            if layer.shifts is not None:
+                total = total + weight * layer.shifts[relation]
         if layer.normalise and around:
             total = total / sum(weight for _, _, weight in around)
         result.append(torch.tanh(total @ layer.weight + own[row] @ layer.weight))

@@ -68,6 +68,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.layers": COUNT,
     "model.query_aware": st.booleans(),
     "model.residual": st.booleans(),
+    "model.relation_shifts": st.booleans(),
     "model.evidence": st.booleans(),
     "model.judge": st.booleans(),
     "model.constrained": st.booleans(),

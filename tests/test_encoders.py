@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[str, dict[str, int]]] = {
     "vn without queries": ("vn", {"query_aware": False, "layers": 2}),
     "vn without degrees": ("vn", {"normalise": False, "layers": 1}),
     "vn with residual": ("vn", {"residual": True, "layers": 2}),
+    "vn with shifts": ("vn", {"relation_shifts": True, "layers": 2}),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

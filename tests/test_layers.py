@@ -15,9 +15,9 @@ def vectors(seed: int, count: int = 7) -> torch.Tensor:
     return torch.randn(count, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def structure(seed: int, normalise: bool) -> StructureLayer:
+def structure(seed: int, normalise: bool, shifted: bool = False) -> StructureLayer:
     generator = torch.Generator().manual_seed(seed)
-    layer = StructureLayer(RELATIONS, DIM, normalise, generator).double()
+    layer = StructureLayer(RELATIONS, DIM, normalise, generator, shifted).double()
     with torch.no_grad():
         layer.alpha.copy_(torch.randn(2 * RELATIONS, generator=generator))
     return layer
@@ -30,10 +30,11 @@ def query(seed: int) -> QueryLayer:
     return layer
 
 
+@pytest.mark.parametrize("shifted", [True, False])
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_structure_layer_equals_a_loop(seed, normalise):
-    layer, edges, given = structure(seed, normalise), random_edges(seed), vectors(seed)
+def test_the_structure_layer_equals_a_loop(seed, normalise, shifted):
+    layer, edges, given = structure(seed, normalise, shifted), random_edges(seed), vectors(seed)
     torch.testing.assert_close(layer(edges, given, given), structure_loop(layer, edges, given, given))
 
 
@@ -54,9 +55,21 @@ def test_a_worked_example_of_the_structure_layer():
     assert float(layer(edges, given, given)[0, 0].detach()) == pytest.approx(float(expected))
 
 
+def test_only_shifts_tell_by_which_relations_an_entity_is_tied():
+    edges = edges_of([[(0, 2, 1.0)], [(1, 2, 1.0)], []], 3)
+    given = vectors(0, 1).expand(3, DIM)
+    for shifted in (True, False):
+        layer = structure(0, True, shifted)
+        with torch.no_grad():
+            layer.alpha.fill_(1.0)
+        first, second, _ = layer(edges, given, given)
+        assert torch.equal(first, second) != shifted
+
+
+@pytest.mark.parametrize("shifted", [True, False])
 @pytest.mark.parametrize("normalise", [True, False])
-def test_a_hidden_edge_is_as_if_it_were_not_there(normalise):
-    layer, given = structure(2, normalise), vectors(2, 3)
+def test_a_hidden_edge_is_as_if_it_were_not_there(normalise, shifted):
+    layer, given = structure(2, normalise, shifted), vectors(2, 3)
     hidden = edges_of([[(0, 1, 1.0), (1, 2, 0.0)], [], [(4, 0, 0.0)]], 3)
     without = edges_of([[(0, 1, 1.0)], [], []], 3)
     torch.testing.assert_close(layer(hidden, given, given), layer(without, given, given), rtol=0, atol=0)
@@ -82,13 +95,15 @@ def test_the_query_matters_and_shares_add_up_to_one():
 
 @pytest.mark.parametrize("normalise", [True, False])
 def test_gradients_of_the_structure_layer(normalise):
-    layer, edges = structure(3, normalise), random_edges(3)
+    layer, edges = structure(3, normalise, shifted=True), random_edges(3)
+    names = [name for name, _ in layer.named_parameters()]
+    assert set(names) == {"alpha", "weight", "shifts"}
 
-    def output(alpha: torch.Tensor, weight: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(layer, {"alpha": alpha, "weight": weight}, (edges, given, given))
+    def output(given: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        chosen = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(layer, chosen, (edges, given, given))
 
-    inputs = (layer.alpha, layer.weight, vectors(3).requires_grad_())
-    assert torch.autograd.gradcheck(output, inputs)
+    assert torch.autograd.gradcheck(output, (vectors(3).requires_grad_(), *layer.parameters()))
 
 
 def test_gradients_of_the_query_layer():

@@ -191,9 +191,6 @@ class TrainingConfig(_Settings):
         low=0,
         high=1,
     )
-    newcomers_unheard: bool = _setting(
-        False, "Whether seen entities hear nothing of those who practise being newcomers, as of real ones."
-    )
     grad_clip: float = _setting(1.0, "Longest gradient that is followed whole; 0 clips none.", low=0)
     patience: int = _setting(5, "Validations without improvement after which training stops.", low=1)
     validate_every: int = _setting(2, "Epochs from one validation to the next.", low=1)

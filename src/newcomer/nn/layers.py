@@ -8,7 +8,7 @@ over the edges of i, and ``beta_ij = LeakyReLU( u . [We h_i; Wq z_q; We h_j] )``
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -51,11 +51,6 @@ class Edges:
     def shares(self) -> Tensor:
         """(edges,): the weight of an edge in the sum of its entity's."""
         return self.weights / self.degrees.clamp_min(1e-6)[self.rows.row_ids()]
-
-    def without(self, entities: Tensor) -> "Edges":
-        """The same, but nobody sees these entities, who still see others."""
-        seen = torch.ones(self.rows.width, device=self.weights.device).index_fill_(0, entities, 0.0)
-        return replace(self, weights=self.weights * seen[self.rows.columns])
 
     def pick(self, entities: Tensor, width: int, kinds: int) -> "Edges":
         """The edges of some entities, a row each, in a space of that width; there are ``kinds`` oriented relations."""

@@ -192,8 +192,7 @@ class Trainer:
             negatives = negatives._replace(entities=drawn.reshape(negatives.entities.shape))
         edges = view.edges.pick(arriving, known + len(arriving), 2 * self.graph.num_relations)
         asked = torch.stack([heads, relations, tails], dim=1)
-        seen = view.edges.without(arriving) if training.newcomers_unheard else view.edges
-        return encoder.together(seen, edges, view.nodes), asked, negatives, arriving
+        return encoder.together(view.edges, edges, view.nodes), asked, negatives, arriving
 
     def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
@@ -266,7 +265,7 @@ class Trainer:
         empty = states.edges.degrees <= 0
         if inferred is None:
             return empty[triples[:, ::2]].any(dim=1)
-        silent = torch.zeros_like(empty).index_copy_(0, inferred, empty[len(empty) - len(inferred) :])
+        silent = torch.zeros_like(empty).index_copy_(0, inferred, empty[inferred])
         return empty[triples[:, 0]] | silent[triples[:, 2]]
 
     def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
