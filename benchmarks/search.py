@@ -33,12 +33,18 @@ OWN = ("training.loss=softmax", "model.own_answers=true")  # answers by their tr
 ENCODED = ("training.loss=softmax", "model.own_answers=false")  # answers encoded, against some that are drawn
 RATES = ("0.002", "0.005", "0.01")
 SEARCHED = {"fb15k-subject-10": "link-prediction", "wn11-object-5000": "classification"}  # data set: its plan
-START = {  # before the search; since then the presets have what it found
+BEFORE = ("training.lr=0.005", "training.batches=100", "training.hide_pairs=false", "training.newcomer_answers=0")
+START: dict[str, dict[str, tuple[str, ...]]] = {  # before the search; since then the presets have what it found
     "fb15k-subject-10": {
         "mean": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.005"),
         "lstm": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.002"),
         "lan": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.005"),
-    }
+    },
+    "wn11-object-5000": {
+        "lstm": ("training.hide_pairs=false",),
+        "lan": ("model.dropout=0.3",),
+        "vn": ("model.dim=200", "model.dropout=0.3", "model.relation_shifts=false", *BEFORE),
+    },
 }
 # The last trials of each network: what did best before, joined, and what it suggested.
 HIDDEN, AS_NEW = "training.hide_pairs=true", "training.newcomer_answers=0.5"
