@@ -178,7 +178,7 @@ def test_the_same_cell_of_another_table_is_taken_over(made, results, monkeypatch
 
 
 def test_classification_has_thresholds_from_newcomers_and_says_how_far_truths_can_be_believed(made, results):
-    (cell,) = small_cells("classification", "wn11-subject-1000-vn")
+    (cell,) = small_cells("classification", "wn11-subject-1000-vn-inductive")
     report = workshop(results, made).run(cell)
     assert report["task"] == "triple-classification" and report["filter"] is None
     assert 0 <= report["metrics"]["accuracy"] <= 1 and "accuracy" in report["intervals"]

@@ -46,7 +46,6 @@ from newcomer.training.blend import (
     learn_weights,
 )
 from newcomer.training.calibrating import CALIBRATION, THRESHOLDS, calibrate, newcomer_thresholds
-from newcomer.training.carrying import FALSE, carried, false_facts, medians, with_doubles
 from newcomer.training.checkpoint import (
     BEST,
     Figures,
@@ -162,7 +161,7 @@ def fit(
         whole = run.world(dataset, rules)  # before the search: what it cannot bear must not show only after it
         if run.state.phase == "search":
             run.search(dataset, rules, full)
-        return run.final(whole, run.state.best_epoch, dataset)
+        return run.final(whole, run.state.best_epoch)
 
 
 class _Run:
@@ -204,7 +203,7 @@ class _Run:
         judge = self._judge(world)
         if not state.calibration:
             self._calibrate(exam, trainer, world, dataset, judge)
-        return self._fitted(trainer, world, "those who were not held out", judge, state.thresholds)
+        return self._fitted(trainer, world, "those who were not held out", judge)
 
     def _blend(self, exam: Exam, trainer: Trainer, world: World) -> None:
         """Weigh the network against the rules, and grade both together."""
@@ -225,7 +224,9 @@ class _Run:
         virtual = None
         if trainer.model.encoder.hears_virtual:
             virtual = ground(prepared.rules, thin.own_facts, thin.newcomers, config, self.threads)
-        network = self._scorer(trainer, world, thin, virtual)
+        model = config.model
+        options = model.labels, model.soft_label_c, model.constrained
+        network = ModelScorer(trainer.model, world.graph, trainer.labels, thin, virtual, *options)
         rules = RuleRanker.build(prepared.rules, thin.own_facts, thin.observed, threads=thread_count(self.threads))
         chosen = np.random.default_rng([config.seed, most]).permutation(len(exam.queries))[:THINNED_QUERIES]
         yield from examples(network, rules, thin, exam.queries.take(np.sort(chosen)))
@@ -248,33 +249,17 @@ class _Run:
             scorer = BlendedScorer(network, self._ranker(world.prepared), _weights(self.state.blend))
         judging = None if judge is None else JudgeScorer(judge, world.prepared.dataset.known_facts())
         self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
-        if scorer is network and judging is None and exam.has_labels and self.state.thresholds:
-            self.state.thresholds |= self._false_scores(exam, trainer, world)
         self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
 
-    def _false_scores(self, exam: Exam, trainer: Trainer, world: World) -> Figures:
-        """Where scores of false triples are, as thresholds keep it; empty where everything drawn is true."""
-        prepared, virtual = world.prepared, None
-        doubles = with_doubles(prepared.dataset, false_facts(exam, self.config.seed), exam.unseen)
-        if len(doubles.test) == 0:
-            return {}
-        if trainer.model.encoder.hears_virtual:
-            virtual = ground(prepared.rules, doubles.own_facts, doubles.newcomers, self.config, self.threads)
-        return {FALSE: medians(self._scorer(trainer, world, doubles, virtual), doubles)}
-
-    def final(self, world: World, epochs: int, source: InductiveDataset | None = None) -> Fitted:
-        """Train a fresh model on everyone for a number of epochs; ``source`` is what a search held newcomers out of."""
+    def final(self, world: World, epochs: int) -> Fitted:
+        """Train a fresh model on everyone for a number of epochs."""
         if self.state.phase != "final":
             self.state.phase, self.state.epoch = "final", 0
             self.journal.tensors = Tensors()
         trainer = self._trainer(world)
         while self.state.epoch < epochs:
             self._save(trainer, self._epoch(trainer), epochs)
-        thresholds = self.state.thresholds
-        if source is not None and FALSE in thresholds:
-            exam = hold_out_newcomers(source, self.config)
-            thresholds = carried(thresholds, self._false_scores(exam, trainer, world)[FALSE])
-        return self._fitted(trainer, world, "everyone", self._judge(world), thresholds)
+        return self._fitted(trainer, world, "everyone", self._judge(world))
 
     def world(self, dataset: InductiveDataset, rules: RuleSet | None, newcomers: bool = False) -> World:
         """Rules, virtual neighbours and graph of a data set, and a proof that they can be trained on."""
@@ -334,15 +319,17 @@ class _Run:
             return exam.grade(network) | told_apart
 
     def _network(self, trainer: Trainer, world: World) -> ModelScorer:
-        return self._scorer(trainer, world, world.prepared.dataset, world.prepared.newcomer_neighbors)
-
-    def _scorer(
-        self, trainer: Trainer, world: World, dataset: InductiveDataset, virtual: VirtualNeighbors | None
-    ) -> ModelScorer:
-        """The network at work on newcomers of a data set, of whom rules infer what is virtual."""
-        model = self.config.model
-        options = model.labels, model.soft_label_c, model.constrained
-        return ModelScorer(trainer.model, world.graph, trainer.labels, dataset, virtual, *options)
+        model, prepared = self.config.model, world.prepared
+        return ModelScorer(
+            trainer.model,
+            world.graph,
+            trainer.labels,
+            prepared.dataset,
+            prepared.newcomer_neighbors,
+            model.labels,
+            model.soft_label_c,
+            model.constrained,
+        )
 
     def _ranker(self, prepared: Prepared) -> RuleRanker:
         dataset, threads = prepared.dataset, thread_count(self.threads)
@@ -357,9 +344,7 @@ class _Run:
             "rules": exam.grade(self._ranker(prepared)) if len(prepared.rules) else None,
         }
 
-    def _fitted(
-        self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None, thresholds: Figures
-    ) -> Fitted:
+    def _fitted(self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None) -> Fitted:
         state, prepared = self.state, world.prepared
         history = [{name: value for name, value in record.items() if name != "seconds"} for record in state.history]
         metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
@@ -374,8 +359,8 @@ class _Run:
             blend = _weights(metrics["blend"])
         if state.calibration:
             metrics[CALIBRATION] = state.calibration
-        if thresholds:
-            metrics[THRESHOLDS] = thresholds
+        if state.thresholds:
+            metrics[THRESHOLDS] = state.thresholds
         return Fitted(
             self.config,
             prepared.dataset,
