@@ -140,9 +140,16 @@ def test_a_model_without_rules_has_no_row_for_them(place):
 def test_labelled_data_are_classified(place):
     done = evaluate(place, "judge", "--by", "relation")
     assert done.returncode == 0, done.stderr
-    whom = "8 triples; figures in percent; thresholds from newcomers that were held out of the observed graph"
-    for words in ("accuracy", whom, "By relation", "citizen_of"):
+    for words in (
+        "accuracy",
+        "8 triples; figures in percent; true from a truth of a half on",
+        "By relation",
+        "citizen_of",
+    ):
         assert words in done.stdout, words
+    by_scores = evaluate(place, "judge", "--thresholds", "newcomers", "--out", "newcomers.json")
+    whom = "8 triples; figures in percent; thresholds from newcomers that were held out of the observed graph"
+    assert whom in by_scores.stdout
     by_valid = evaluate(place, "judge", "--thresholds", "valid", "--out", "valid.json")
     assert "8 triples; figures in percent; thresholds from valid\n" in by_valid.stdout
     assert "made up" not in done.stdout

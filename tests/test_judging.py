@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, concatenat
 from newcomer.nn.judge import Judge
 from newcomer.predictor import Predictor
 from newcomer.tasks.triple_classification import labelled, roc_auc
-from newcomer.training import judging
+from newcomer.training import evaluation, judging
 from newcomer.training.evaluation import Case, classify_test, judge_test
 from newcomer.training.evaluation_scorer import scorer_for
 from newcomer.training.fit import Fitted, fit
@@ -182,6 +183,45 @@ def test_thresholds_of_newcomers_are_used_for_them(tmp_path: Path):
     result = classify_test(Case(bundle, dataset, torch.device("cpu")))
     assert result.thresholds.overall == model.metrics["thresholds"]["overall"]
     assert len(parts()["test"]) * 2 == len(result.triples)
+
+
+@pytest.mark.parametrize("changes", [(), ("model.encoder=mean", "model.own_answers=yes")])
+def test_a_networks_verdicts_go_by_its_truths(tmp_path: Path, changes):
+    dataset = with_labels(world())
+    model = fit(dataset, settings(*changes), device="cpu")
+    write_bundle(tmp_path / "m", model.bundle(dataset))
+    bundle = read_bundle(tmp_path / "m")
+    assert model.judge is None and bundle.thresholds is None and not model.metrics["thresholds"]["made_up"]
+    case = Case(bundle, dataset, torch.device("cpu"))
+    judged = judge_test(case)
+    assert case.thresholds_from == "truths" and judged.truths is not None
+    assert judged.result.said.tolist() == [truth >= 0.5 for truth in judged.truths]
+    assert judged.result.interval.low <= judged.result.metrics()["accuracy"] <= judged.result.interval.high
+    assert classify_test(case).metrics() == judged.result.metrics()
+    asked = [
+        (dataset.entities[h], dataset.relations[r], dataset.entities[t])
+        for h, r, t in judged.result.triples.rows.tolist()
+    ]
+    verdicts = Predictor(bundle).classify(asked)
+    np.testing.assert_allclose([one.truth for one in verdicts], judged.truths, atol=1e-5)
+    assert [one.is_true for one in verdicts] == judged.result.said.tolist()
+    # The scores' own thresholds can still be asked for.
+    by_scores = classify_test(replace(case, thresholds="newcomers"))
+    assert by_scores.thresholds.overall == model.metrics["thresholds"]["overall"]
+    assert not np.array_equal(by_scores.scores, judged.result.scores)
+
+
+def test_nothing_along_a_relation_that_the_model_lacks_is_true():
+    result = SimpleNamespace(triples=SimpleNamespace(relations=np.array([4, 7, 4])))
+    scorer = SimpleNamespace(world=SimpleNamespace(knows=lambda relations: relations == 4))
+    assert evaluation._with_unknown(result, scorer, np.array([0.2, 0.9])).tolist() == [0.2, 0.0, 0.9]
+
+
+def test_truths_that_nobody_calibrated_say_what_to_do(tmp_path: Path):
+    dataset = with_labels(world())
+    write_bundle(tmp_path / "m", fit(dataset, settings("training.validation_rate=0"), device="cpu").bundle(dataset))
+    case = Case(read_bundle(tmp_path / "m"), dataset, torch.device("cpu"), thresholds="truths")
+    assert "pass --thresholds valid, or train it again" in str(complaint(classify_test, case))
 
 
 def test_no_observed_fact_is_practised_on_as_false(monkeypatch):

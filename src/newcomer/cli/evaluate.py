@@ -42,8 +42,9 @@ ThresholdsOption = Annotated[
     str | None,
     typer.Option(
         "--thresholds",
-        help="From which score on a triple is true: by held-out newcomers, or by valid [default: newcomers, where the "
-        "model has such thresholds and test asks about newcomers].",
+        help="What makes a triple true: a score from thresholds for newcomers or from those of valid on, or a truth of "
+        "a half [default: newcomers, or truths of a network without a judge, where the model has such and test asks "
+        "about newcomers].",
     ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]
@@ -431,8 +432,12 @@ def _print_truths(parts: Sequence[tuple[str, Mapping[str, Any]]], counts: Sequen
 
 
 def _print_classification_notes(report: "Report") -> None:
-    whom = {"newcomers": "newcomers that were held out of the observed graph", "valid": "valid"}[report["thresholds"]]
-    typer.echo(f"{report['queries']:,} triples; figures in percent; thresholds from {whom}")
+    by = {
+        "newcomers": "thresholds from newcomers that were held out of the observed graph",
+        "truths": "true from a truth of a half on",
+        "valid": "thresholds from valid",
+    }
+    typer.echo(f"{report['queries']:,} triples; figures in percent; {by[report['thresholds']]}")
     if report["made_up_negatives"]:
         parts = " and ".join(report["made_up_negatives"])
         typer.echo(f"{parts} without labels: as many false triples were made up, by seed {report['evaluation_seed']}")

@@ -15,7 +15,7 @@ A data set without labels gets one made-up false triple for each true one, see `
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +27,7 @@ from newcomer.tasks.metrics import Interval, Values, bootstrap_mean
 
 FIRMNESS = 100.0  # of thresholds found on few triples
 FOLDS = 5
+SAMPLES = 1000  # for an interval
 
 
 class TripleScorer(Protocol):
@@ -206,7 +207,7 @@ def classify(
     scorer: TripleScorer,
     generator: np.random.Generator,
     thresholds: RelationThresholds | None = None,
-    samples: int = 1000,
+    samples: int = SAMPLES,
     level: float = 0.95,
 ) -> ClassificationResult:
     """Find thresholds on valid (unless they are given), then say which test triples are true.
@@ -227,6 +228,15 @@ def classify(
     right = thresholds.says(test.relations, scores) == _truths(test)
     interval = bootstrap_mean(right, generator, samples, level)
     return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
+
+
+def classified_anew(
+    result: ClassificationResult, scores: Values, thresholds: RelationThresholds, generator: np.random.Generator
+) -> ClassificationResult:
+    """The same triples by other scores and thresholds, with the interval resampled as before."""
+    said = replace(result, scores=scores, thresholds=thresholds)
+    interval = bootstrap_mean(said.said == said.truths, generator, SAMPLES, result.interval.level)
+    return replace(said, interval=interval)
 
 
 def thresholds_of(

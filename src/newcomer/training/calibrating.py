@@ -12,11 +12,13 @@ The model that is examined learned from the graph without the newcomers; the fin
 these curves, learned from all of it in the same way.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from newcomer.bundle import Bundle
+from newcomer.config import Config
 from newcomer.errors import DatasetError, shown
 from newcomer.graph import UNKNOWN, Graph, InductiveDataset, TripleArray, Vocabulary, concatenate
 from newcomer.tasks.breakdown import facts_groups, known_facts
@@ -64,6 +66,18 @@ def thresholds_in(bundle: Bundle, relations: Vocabulary) -> RelationThresholds |
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         problem = f"the thresholds in metrics.json are none that newcomer wrote ({shown(str(error))})"
         raise DatasetError(f"{problem}; train the model again") from None
+
+
+def decides_by_truth(metrics: Mapping[str, Any], config: Config) -> bool:
+    """Whether a model's truths of triples, not its scores, say what counts as true: those of a network among labels.
+
+    Scores of the final model are on another scale than those that thresholds were found on; truths, which go by shares
+    and ranks among answers, are not. A judge's scores are on the same.
+    """
+    found, calibration = metrics.get(THRESHOLDS), metrics.get(CALIBRATION)
+    if config.model.judge or not found or found.get("made_up", True):
+        return False
+    return calibration is not None and calibration.get("triples") is not None
 
 
 def calibrate(

@@ -44,8 +44,8 @@ from newcomer.tasks.link_prediction import (
     queries_of,
 )
 from newcomer.tasks.metrics import METRICS, Comparison, Interval, paired_bootstrap
-from newcomer.tasks.triple_classification import ClassificationResult, RelationThresholds, classify
-from newcomer.training.calibrating import calibration_of, thresholds_in
+from newcomer.tasks.triple_classification import ClassificationResult, RelationThresholds, classified_anew, classify
+from newcomer.training.calibrating import calibration_of, decides_by_truth, thresholds_in
 from newcomer.training.evaluation_calibration import (
     calibration_report,
     judged_triples,
@@ -55,7 +55,7 @@ from newcomer.training.evaluation_calibration import (
     triples_report,
     truths_of,
 )
-from newcomer.training.evaluation_scorer import WorldScorer, rule_scorer_for, scorer_for
+from newcomer.training.evaluation_scorer import ModelWorldScorer, WorldScorer, rule_scorer_for, scorer_for
 from newcomer.training.validation import MEASURED
 
 RANKING, CLASSIFICATION = TASKS = ("link-prediction", "triple-classification")
@@ -68,7 +68,8 @@ BREAKDOWN_NAMES = {
     "evidence": "evidence",
 }
 ACCURACY = "accuracy"
-NEWCOMERS, VALID = THRESHOLDS = ("newcomers", "valid")  # whom thresholds are found on
+NEWCOMERS, TRUTHS, VALID = THRESHOLDS = ("newcomers", "truths", "valid")  # whom thresholds are found on
+HALF = RelationThresholds(0.5)  # of truths
 
 Report = dict[str, Any]
 
@@ -78,8 +79,8 @@ class Case:
     """A model and the data set it is measured on; the seed is that of resampling and of made-up triples.
 
     With a ``cut``, newcomers are known by fewer facts than the data set has of them. ``thresholds`` are those for
-    newcomers, which the model was stored with, or those of valid; unless it is said, the first where the model has them
-    and test asks about newcomers.
+    newcomers, which the model was stored with, a half of its truths, or those of valid; unless it is said, one of the
+    first two where the model has them and test asks about newcomers: truths are those of a network, which has no judge.
     """
 
     bundle: Bundle
@@ -96,13 +97,23 @@ class Case:
         if self.thresholds is not None:
             return self.thresholds
         stored = thresholds_in(self.bundle, self.dataset.relations) is not None
-        return NEWCOMERS if stored and len(self.dataset.test_newcomers) else VALID
+        if not (stored and len(self.dataset.test_newcomers)):
+            return VALID
+        return TRUTHS if decides_by_truth(self.bundle.metrics, self.bundle.config) else NEWCOMERS
 
     @property
     def stored_thresholds(self) -> RelationThresholds | None:
         """Those of the model, where they are to be used."""
         if self.thresholds_from == VALID:
             return None
+        if self.thresholds_from == TRUTHS:
+            calibration = calibration_of(self.bundle)
+            if calibration is None or calibration.triples is None:
+                raise OptionError(
+                    "the model's truths of triples are not calibrated: it was trained without validation; pass "
+                    "--thresholds valid, or train it again"
+                )
+            return HALF
         stored = thresholds_in(self.bundle, self.dataset.relations)
         if stored is None:
             raise OptionError(
@@ -234,6 +245,8 @@ def _part(result: RankingResult, mask: Any) -> RankingResult:
 
 def classify_test(case: Case) -> ClassificationResult:
     """The test triples as true or false, by the thresholds of the case."""
+    if case.thresholds_from == TRUTHS:
+        return judge_test(case).result
     with limited_threads(case.threads):
         scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
         return classify(case.told, scorer, case.generator, case.stored_thresholds)
@@ -254,7 +267,18 @@ def judge_test(case: Case) -> Judged:
         scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
         result = classify(case.told, scorer, case.generator, case.stored_thresholds)
         triples = judged_triples(scorer, case.told, result)
-    return Judged(result, triples, triple_truths(triples, calibration_of(case.bundle), scorer.world.relations))
+    truths = triple_truths(triples, calibration_of(case.bundle), scorer.world.relations)
+    if case.thresholds_from == TRUTHS and truths is not None:
+        result = classified_anew(result, _with_unknown(result, scorer, truths), HALF, case.generator)
+    return Judged(result, triples, truths)
+
+
+def _with_unknown(result: ClassificationResult, scorer: ModelWorldScorer, truths: Truths) -> Truths:
+    """The truths of all triples: none of those along a relation that the model lacks."""
+    known = scorer.world.knows(result.triples.relations)
+    everything = np.zeros(len(known))
+    everything[known] = truths
+    return everything
 
 
 def ranking_report(

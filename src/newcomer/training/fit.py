@@ -45,7 +45,13 @@ from newcomer.training.blend import (
     few_weights_for,
     learn_weights,
 )
-from newcomer.training.calibrating import CALIBRATION, THRESHOLDS, calibrate, newcomer_thresholds
+from newcomer.training.calibrating import (
+    CALIBRATION,
+    THRESHOLDS,
+    calibrate,
+    decides_by_truth,
+    newcomer_thresholds,
+)
 from newcomer.training.checkpoint import (
     BEST,
     Figures,
@@ -113,6 +119,7 @@ class Fitted:
         judged = {} if self.judge is None else judge_weights(self.judge)
         # Where false triples were made up, a verdict goes by its truth, which was learned from the same ones.
         found = self.metrics.get(THRESHOLDS, {"made_up": True})
+        by_truth = found["made_up"] or decides_by_truth(self.metrics, self.config)
         return BundleParts(
             config=self.config,
             observed=self.dataset.observed,
@@ -121,7 +128,7 @@ class Fitted:
             dataset_name=source.name,
             dataset_hash=dataset_hash(source),
             metrics=self.metrics,
-            thresholds=None if found["made_up"] else Thresholds(found["overall"], found["relations"]),
+            thresholds=None if by_truth else Thresholds(found["overall"], found["relations"]),
             auxiliary=self.dataset.auxiliary if len(self.dataset.auxiliary) else None,
             neighbors=inferred.neighbors,
             newcomer_neighbors=inferred.newcomer_neighbors,
