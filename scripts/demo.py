@@ -8,6 +8,7 @@ import argparse
 import io
 import json
 import re
+import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from textwrap import fill
@@ -15,6 +16,7 @@ from typing import Any
 
 from newcomer import load_dataset
 from newcomer.cli.app import app
+from newcomer.errors import NewcomerError
 from newcomer.rules.rule import Kind, Rule
 from newcomer.rules.rulefiles import read_rule_table
 
@@ -30,7 +32,11 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", default="demo", type=Path)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the training")
     given = parser.parse_args()
-    tell(given.folder, given.set)
+    try:
+        tell(given.folder, given.set)
+    except NewcomerError as error:  # a wrong --set, or another demo in the same folder
+        print(f"demo: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def tell(folder: Path, settings: list[str]) -> None:

@@ -1,6 +1,7 @@
 """The demo tells the whole story, and tells the same one twice; the cheap version, with a model hardly trained."""
 
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,12 @@ def test_the_verdict_says_when_rules_alone_do_better(better, says):
     told = DEMO["verdict"]({"metrics": model, "rules": [{"metrics": rules}]})
     assert "first in 61 and among its first ten in 80" in told and "network in 50 and 98." in told
     assert told.endswith("the rules alone do better.") == says
+
+
+def test_a_wrong_setting_is_one_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--set", "model.dim=none of these"])
+    with pytest.raises(SystemExit) as ended:
+        DEMO["main"]()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("demo: model.dim is ")
