@@ -18,6 +18,7 @@ from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary
 from newcomer.tasks.triple_classification import (
     RelationThresholds,
     best_threshold,
+    classified_anew,
     classify,
     corrupted,
     cross_fitted,
@@ -198,6 +199,15 @@ def scores_of(**rows: float) -> TableScorer:
 
 
 VALID_SCORES = {"t002": 6.0, "t100": 4.0, "t200": 2.0, "t201": 1.0}  # threshold 3
+
+
+def test_other_scores_give_other_verdicts_and_another_interval():
+    scorer = scores_of(**VALID_SCORES, t300=3.0, t301=2.0, t302=1.0, t311=5.0, t312=7.0)
+    result = classify(labelled_world(TEST), scorer, np.random.default_rng(0))
+    anew = classified_anew(result, result.truths * 1.0, RelationThresholds(0.5), np.random.default_rng(0))
+    assert anew.metrics()["accuracy"] == 1.0 and result.metrics()["accuracy"] < 1.0
+    assert (anew.interval.low, anew.interval.high, anew.interval.level) == (1.0, 1.0, result.interval.level)
+    assert result.interval.low < 1.0 and anew.triples is result.triples
 
 
 def test_a_worked_example():

@@ -42,9 +42,9 @@ ThresholdsOption = Annotated[
     str | None,
     typer.Option(
         "--thresholds",
-        help="What makes a triple true: a score from thresholds for newcomers or from those of valid on, or a truth of "
-        "a half [default: newcomers, or truths of a network without a judge, where the model has such and test asks "
-        "about newcomers].",
+        help="What makes a triple true: newcomers (a score from thresholds found on held-out ones on), valid (the same "
+        "with those of valid) or truths (a truth of a half). [default: valid; for newcomers, where the model has them, "
+        "truths of a network, else newcomers]",
     ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]

@@ -246,11 +246,17 @@ def _remarks(planned: Sequence[Cell], found: Sequence[Result]) -> Iterator[str]:
     """What a reader must know of single cells: other settings than the plan's, sets that stand in for others."""
     expected = {cell.name: cell for cell in planned}
     lines = [f"* {note}" for note in dict.fromkeys(_note(result) for result in found) if note]
+    changes: dict[str, list[str]] = {}
     for result in found:
         cell = expected.get(result["cell"])
         changed = "" if cell is None else changed_settings(result, cell)
         if changed:
-            lines.append(f"* `{result['cell']}` is not of the plan as it is now: {changed}.")
+            changes.setdefault(changed, []).append(f"`{result['cell']}`")
+    for changed, cells in changes.items():
+        lines.append(
+            f"* {', '.join(cells)} {'is' if len(cells) == 1 else 'are'} not of the plan as it is now: {changed}."
+        )
+    for result in found:
         if result.get("same_as"):
             lines.append(
                 f"* `{result['cell']}` has the settings and data of `{result['same_as']}` and was taken from it."

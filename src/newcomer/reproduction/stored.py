@@ -31,14 +31,21 @@ def read_result(path: Path) -> Result:
 
 
 def changed_settings(stored: Result, cell: Cell) -> str:
-    """In words which settings a result was made with that the cell does not have now."""
+    """In words what a result was made with that is not so of the cell now."""
     if stored.get("config_sha256") == cell.settings_hash:
-        return ""
+        return _other_verdicts(stored, cell)
     then, now = _flat(_complete(stored.get("settings", {}))), _flat(cell.settings)
     names = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     if not names and "settings" in stored:
-        return ""
+        return _other_verdicts(stored, cell)
     return f"it was run with other settings ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''})"
+
+
+def _other_verdicts(stored: Result, cell: Cell) -> str:
+    """Whether a network's triples were true by their scores, before they were by its truths."""
+    by_scores = stored.get("thresholds") == "newcomers" and not stored.get("made_up_negatives")
+    is_network = cell.config is not None and not cell.config.model.judge
+    return "verdicts were by scores, where a network's are by truths now" if by_scores and is_network else ""
 
 
 def _complete(settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -79,8 +79,9 @@ class Case:
     """A model and the data set it is measured on; the seed is that of resampling and of made-up triples.
 
     With a ``cut``, newcomers are known by fewer facts than the data set has of them. ``thresholds`` are those for
-    newcomers, which the model was stored with, a half of its truths, or those of valid; unless it is said, one of the
-    first two where the model has them and test asks about newcomers: truths are those of a network, which has no judge.
+    newcomers, which the model was stored with, those of valid, or none where a truth of a half makes a triple true.
+    Unless it is said, test's newcomers are judged by truths, where a network has learned them from labels, or else by
+    the thresholds for newcomers, where the model has any; everyone else by those of valid.
     """
 
     bundle: Bundle
