@@ -77,8 +77,8 @@ def test_the_same_model_in_several_tables_has_the_same_settings():
         by_name("unseen-share")["unseen-share-fb15k-subject-10-vn-inductive-0"],
     ]
     assert len({cell.settings_hash for cell in same}) == 1
-    other = by_name("decoders")["decoders-fb15k-subject-10-vn-transe-inductive-0"]
-    assert other.settings_hash != same[0].settings_hash and other.overrides == ("model.decoder=transe",)
+    other = by_name("decoders")["decoders-fb15k-subject-10-vn-complex-inductive-0"]
+    assert other.settings_hash != same[0].settings_hash and other.overrides == ("model.decoder=complex",)
 
 
 def test_the_settings_of_statistics_are_those_of_rules():
