@@ -534,6 +534,23 @@ def test_who_else_is_asked_about_does_not_matter(encoder):
     assert scorer.scores(entities[:0], relations[:0]).shape == (0, SEEN + NEWCOMERS)
 
 
+@pytest.mark.parametrize("encoder", ["mean", "lstm"])
+def test_everyone_is_embedded_some_at_a_time(encoder, monkeypatch):
+    trainer, asked, sizes = trained(config_of(encoder), epochs=1), every_query(), []
+    together = scorer_of(trainer, None, "none").scores(*asked)
+    embed = trainer.model.encoder.embed
+
+    def counted(states, entities, queries):
+        sizes.append(len(entities))
+        return embed(states, entities, queries)
+
+    monkeypatch.setattr("newcomer.training.scorer.ENTITIES_AT_ONCE", 7)
+    monkeypatch.setattr(trainer.model.encoder, "embed", counted)
+    scorer = scorer_of(trainer, None, "none")
+    assert max(sizes) == 7 and sum(sizes) == SEEN + NEWCOMERS
+    np.testing.assert_allclose(scorer.scores(*asked), together, rtol=1e-4, atol=1e-5)
+
+
 @every_encoder
 def test_seen_entities_are_embedded_as_if_nobody_had_arrived(encoder):
     trainer = trained(config_of(encoder), epochs=1)

@@ -17,6 +17,7 @@ from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.training.graph import TrainingGraph, build_training_graph
 
 TRIPLES_AT_ONCE = 1 << 16
+ENTITIES_AT_ONCE = 1 << 13
 
 
 class ModelScorer:
@@ -53,7 +54,9 @@ class ModelScorer:
                 graphs.append(build_training_graph(dataset.auxiliary, self.num_entities, virtual, self.device))
                 self.states = self._arrive(seen, graphs[-1])
             same = model.own_answers or not model.encoder.query_aware
-            self.fixed = self._candidates(0) if same else None
+            # Some at a time: all neighbours of everyone, in order, are gigabytes for a network that reads them one by one.
+            parts = torch.split(self.everyone, ENTITIES_AT_ONCE)
+            self.fixed = torch.cat([self._candidates(0, part) for part in parts]) if same else None
             self.inferred = self._infer(graphs) if constrained and labels != "none" else None
 
     def _arrive(self, seen: States, arrived: TrainingGraph) -> States:
@@ -91,9 +94,9 @@ class ModelScorer:
         rows, entries = edges.rows.pick(newcomers)
         return self.model.encoder.extend(seen, Edges(rows, edges.relations[entries], edges.weights[entries]))
 
-    def _candidates(self, relation: int) -> Tensor:
-        """(entities, d): everyone as an answer to ``relation``."""
-        return self.model.answers(self.states, self.everyone, torch.full_like(self.everyone, relation))
+    def _candidates(self, relation: int, entities: Tensor) -> Tensor:
+        """(entities, d): these as answers to ``relation``."""
+        return self.model.answers(self.states, entities, torch.full_like(entities, relation))
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
         """One row of scores a query."""
@@ -104,7 +107,7 @@ class ModelScorer:
             vectors = self.model.encoder.embed(self.states, asked, queries)
             for relation in np.unique(relations):
                 place = torch.tensor(np.flatnonzero(relations == relation), device=self.device)
-                candidates = self.fixed if self.fixed is not None else self._candidates(int(relation))
+                candidates = self.fixed if self.fixed is not None else self._candidates(int(relation), self.everyone)
                 scores[place] = self.model.decoder.all_tails(vectors[place], queries[place], candidates).float()
             if self.inferred is not None:
                 self.inferred.lift(scores, asked * 2 * self.model.num_relations + queries)
