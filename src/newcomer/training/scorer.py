@@ -54,7 +54,7 @@ class ModelScorer:
                 graphs.append(build_training_graph(dataset.auxiliary, self.num_entities, virtual, self.device))
                 self.states = self._arrive(seen, graphs[-1])
             same = model.own_answers or not model.encoder.query_aware
-            # Some at a time: all neighbours of everyone, in order, are gigabytes for a network that reads them one by one.
+            # Some at a time: all neighbours of everyone, in order, are gigabytes to a network that reads them in turn.
             parts = torch.split(self.everyone, ENTITIES_AT_ONCE)
             self.fixed = torch.cat([self._candidates(0, part) for part in parts]) if same else None
             self.inferred = self._infer(graphs) if constrained and labels != "none" else None
