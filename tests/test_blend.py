@@ -200,8 +200,8 @@ def test_a_network_that_is_right_where_little_is_known_is_believed_there():
 def test_what_to_add_is_learned_where_no_newcomer_has_more_facts_than_were_left(monkeypatch):
     told = []
 
-    def watched(*asked: Any) -> Iterator[Examples]:
-        for batch in examples(*asked):
+    def watched(*asked: Any, **options: Any) -> Iterator[Examples]:
+        for batch in examples(*asked, **options):
             told.append(float(batch.few.min()))
             yield batch
 

@@ -58,7 +58,7 @@ def test_other_settings_are_done_anew_with_a_sentence(tmp_path, data):
 def test_a_dry_run_lists_and_runs_nothing(tmp_path, data):
     done = reproduce(tmp_path, "link-prediction", data, "--dry-run")
     assert done.returncode == 0 and not (tmp_path / "docs").exists()
-    assert "66 cells" in done.stdout and "50 open, 16 absent" in done.stdout
+    assert "72 cells" in done.stdout and "56 open, 16 absent" in done.stdout
     assert "link-prediction-fb15k-subject-10-vn-inductive-2" in done.stdout
     reproduce(tmp_path, "link-prediction", data, "--only", "subject-10-rules-inductive")
     done = reproduce(tmp_path, "link-prediction", data, "--dry-run", "--only", "rules")

@@ -100,6 +100,7 @@ CASES = [
     *[(f"model.encoder={name}", *BLENDED) for name in ("vn", "lan")],
     FOLDED,
     (*FOLDED, "model.decoder=complex", EVERY_KIND, *BLENDED),
+    (*FOLDED, *BLENDED, "model.propagation=yes", "training.propagation_steps=9"),
     ("model.query_aware=no", "model.decoder=transe"),
     ("protocol=refreshed", EVERY_KIND, *BLENDED),
     ("protocol=refreshed", EVERY_KIND),

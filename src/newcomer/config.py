@@ -125,6 +125,11 @@ class ModelConfig(_Settings):
     evidence: bool = _setting(
         False, "Whether all rules have a say in the answer beside the network, weighed on validation newcomers."
     )
+    propagation: bool = _setting(
+        False,
+        "Whether paths from the entity asked about have a say, too (with evidence); to learn from more than a few "
+        "thousand facts takes a GPU.",
+    )
     judge: bool = _setting(
         False,
         "Whether triples are judged by what is seen around both ends, learned on observed facts, where valid says what "
@@ -144,6 +149,10 @@ class ModelConfig(_Settings):
             raise OptionError(
                 "model.decoder is transe, but the encoder foldin needs distmult or complex; change either, or take "
                 "--preset paper-fb15k"
+            )
+        if self.propagation and not self.evidence:
+            raise OptionError(
+                "model.propagation is true, but paths have a say beside rules only; set model.evidence=true"
             )
         if self.encoder == "foldin" and not self.own_answers:
             raise OptionError("model.own_answers is false, but must be true for the encoder foldin")
@@ -205,6 +214,9 @@ class TrainingConfig(_Settings):
     )
     validation_queries: int | None = _setting(2000, "Questions that a validation asks, at most.", low=1)
     final_fit: bool = _setting(True, "Whether to train once more, on all entities, for the number of epochs found.")
+    propagation_steps: int = _setting(
+        3000, "Batches of questions that paths are learned from, at most (model.propagation).", low=1
+    )
     virtual_weight: float = _setting(1.0, "Weight of the virtual triples in the loss.", low=0)
     amp: bool = _setting(False, "Whether to calculate in half precision where the device gains from it.")
     fanout: int | None = _setting(

@@ -26,7 +26,8 @@ from newcomer.predictor.vectors import Arrival, Embedder
 from newcomer.predictor.walks import Walks
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
-from newcomer.training.blend import VOICES, BlendedScorer
+from newcomer.training.blend import BlendedScorer, voices_of
+from newcomer.training.propagating import Asked, PathScorer
 from newcomer.training.restore import (
     NEWCOMER_LABELS,
     NEWCOMER_SUPPORT,
@@ -35,6 +36,7 @@ from newcomer.training.restore import (
     beside,
     blend_of,
     load_model,
+    paths_of,
     with_neighbors,
 )
 from newcomer.training.scorer import CERTAIN, Inferred, ModelScorer, lifted
@@ -143,7 +145,7 @@ class Mind:
         model, labels, graph = load_model(bundle, device, threads)
         self.observed, self.neighbors = bundle.observed, bundle.neighbors
         self.names = Names(bundle.observed.entities, bundle.observed.relations, graph.num_entities)
-        self.blend = blend_of(bundle)
+        self.blend, self.paths = blend_of(bundle), paths_of(bundle, device)
         self.walks = Walks.of(bundle, graph.num_entities, self.blend is not None)
         support = beside(bundle, SUPPORT, device, len(graph.virtual))
         options = settings.labels, settings.soft_label_c, settings.constrained
@@ -312,14 +314,49 @@ class Mind:
         if self.blend is None:
             return {}
         parts = self._blended(state, name, relation, self.blend).parts(*NOBODY)
-        return {voice: part[0] for voice, part in zip(VOICES, parts, strict=True)}
+        return {voice: part[0] for voice, part in zip(voices_of(self.blend.shape[-1]), parts, strict=True)}
 
     def _blended(self, state: State, name: str, relation: int, blend: Scores) -> BlendedScorer:
         """What network and rules say, ready to be weighed."""
         scores = self.network_scores(state, name, relation)
         network = cast(ModelScorer, _Heard(scores[None], len(scores)))
         rules = cast(RuleRanker, _Heard(self._evidence(state, name, relation), len(scores)))
-        return BlendedScorer(network, rules, blend)
+        told = self.path_scores(state, name, relation)
+        paths = None if told is None else cast(PathScorer, _Heard(told[None], len(told)))
+        return BlendedScorer(network, rules, blend, paths)
+
+    def path_scores(self, state: State, name: str, relation: int) -> Scores | None:
+        """(candidates,): what paths say of everyone; None where they have no say."""
+        if self.paths is None:
+            return None
+        scores: Scores = np.zeros(state.num_candidates, dtype=np.float32)
+        if not self.paths.knows(np.array([relation]))[0]:
+            return scores
+        asked, strangers = self._asked(state, name)
+        said = self.paths.ask(asked, np.array([relation]))
+        scores[:] = said.apart.item()
+        scores[: self.names.num_seen] = said.seen[0].cpu().numpy()
+        scores[[state.place(stranger) for stranger in strangers]] = said.neighbors[0].cpu().numpy()
+        if name in state.seats:
+            scores[state.place(name)] = said.itself.item()
+        return scores
+
+    def _asked(self, state: State, name: str) -> tuple[Asked, list[str]]:
+        """Who paths are asked about, and by name the newcomers it is tied to."""
+        nothing = np.empty(0, dtype=np.int64)
+        if name not in state.seats:
+            return Asked(self.names.seen(name), nothing, nothing), []
+        size = len(self.names.relations)
+        facts = [
+            (relation if head == name else relation + size, tail if head == name else head)
+            for head, relation, tail in state.book.facts[name]
+            if head != tail
+        ]
+        strangers = sorted({other for _, other in facts if other in state.seats})
+        numbers = {other: self.names.num_seen + number for number, other in enumerate(strangers)}
+        pairs = sorted((relation, numbers.get(other, self.names.seen(other))) for relation, other in facts)
+        relations, neighbors = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return Asked(None, relations, neighbors), strangers
 
     def network_scores(self, state: State, name: str, relation: int) -> Scores:
         """(candidates,): the same by the network alone, with what rules infer scored by its label where that is set."""

@@ -9,6 +9,7 @@ A candidate's score is a weighted sum of a few numbers:
     link         whether the entity asked about is tied to it already, by whatever relation
     frequency    log of one more than how often it answers the relation in the observed graph
     newcomer     whether it does not occur there: its vector was solved for, not trained
+    paths        log of its share in what paths say of all seen entities; of models that have learned from them
 
 Whom to believe depends on how much is known of the entity asked about: the weights are ``usual + few / n`` where ``n``
 facts tell of it. The usual ones are those under which the true answers of the validation queries are most likely, near
@@ -30,10 +31,13 @@ from torch import Tensor
 from newcomer.graph import Ids, InductiveDataset
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.tasks.link_prediction import Queries
+from newcomer.training.propagating import PathScorer
 from newcomer.training.scorer import ModelScorer
 
 VOICES = ("network", "order", "confidence", "odds", "link", "frequency", "newcomer")
+PATHS = "paths"  # a voice more, of models that have learned from them
 GUESS = (0.4, 0.2, 0.0, 0.7, 2.0, 0.4, -3.0)  # what is believed before any query is looked at
+GUESS_OF_PATHS = 0.5
 FIRMNESS = 50.0  # how hard it is to move from there: dozens of queries must agree
 UNKNOWN = 1e-3  # the confidence where no rule speaks, and how far from certain the best may be
 AT_ONCE = 128  # queries whose tables are made together
@@ -50,6 +54,7 @@ class BlendedScorer:
     network: ModelScorer
     rules: RuleRanker
     weights: Weights  # (2, voices), usual and few; or the usual ones alone
+    paths: PathScorer | None = None
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
         """One row of scores a query."""
@@ -62,7 +67,7 @@ class BlendedScorer:
         """What each voice, in the order of `VOICES`, adds to the scores: added up in this order they are the scores."""
         evidence = self.rules.evidence(entities, relations)
         weights = weights_at(self.weights, evidence.facts)
-        said = voices(self.network.scores(entities, relations), evidence)
+        said = voices(self.network.scores(entities, relations), evidence, _asked(self.paths, entities, relations))
         for weight, voice in zip(weights.T, said, strict=True):
             yield weight[:, None] * voice
 
@@ -87,7 +92,13 @@ def few_facts(facts: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     return found
 
 
-def voices(said: npt.NDArray[np.float32], evidence: Evidence) -> Iterator[npt.NDArray[np.float32]]:
+def _asked(paths: PathScorer | None, entities: Ids, relations: Ids) -> npt.NDArray[np.float32] | None:
+    return None if paths is None else paths.scores(entities, relations)
+
+
+def voices(
+    said: npt.NDArray[np.float32], evidence: Evidence, by_paths: npt.NDArray[np.float32] | None = None
+) -> Iterator[npt.NDArray[np.float32]]:
     """The numbers of every candidate, (queries, entities) each, in the order of `VOICES`; the network has ``said``."""
     scores = torch.from_numpy(said)
     seen = scores.masked_fill(torch.from_numpy(evidence.unseen > 0), -torch.inf)
@@ -99,6 +110,8 @@ def voices(said: npt.NDArray[np.float32], evidence: Evidence) -> Iterator[npt.ND
     yield evidence.linked.astype(np.float32)
     yield np.log1p(evidence.frequency).astype(np.float32)
     yield evidence.unseen.astype(np.float32)
+    if by_paths is not None:
+        yield by_paths
 
 
 def ranks_of(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -123,15 +136,32 @@ class Examples(NamedTuple):
     few: Tensor  # (queries,): how little is known of the entity asked about
 
 
-def learn_weights(network: ModelScorer, rules: RuleRanker, dataset: InductiveDataset, queries: Queries) -> Weights:
+def learn_weights(
+    network: ModelScorer,
+    rules: RuleRanker,
+    dataset: InductiveDataset,
+    queries: Queries,
+    paths: PathScorer | None = None,
+) -> Weights:
     """The weights under which the answers are most likely among all candidates that are not known to be true."""
-    return weights_for(list(examples(network, rules, dataset, queries)))
+    return weights_for(list(examples(network, rules, dataset, queries, paths=paths)))
+
+
+def voices_of(count: int) -> tuple[str, ...]:
+    """The names of so many voices: paths are the last, where they have a say."""
+    return (*VOICES, PATHS)[:count]
+
+
+def guess_of(count: int) -> Tensor:
+    """(voices,): what is believed of so many before any query is looked at."""
+    return torch.tensor((*GUESS, GUESS_OF_PATHS)[:count])
 
 
 def weights_for(batches: list[Examples], silent: Collection[str] = ()) -> Weights:
     """The weights that suit these examples best, however much is known; ``silent`` voices have none."""
-    heard = torch.tensor([voice not in silent for voice in VOICES])
-    guess = torch.tensor(GUESS) * heard
+    count = batches[0].voices.shape[2]
+    heard = torch.tensor([voice not in silent for voice in voices_of(count)])
+    guess = guess_of(count) * heard
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
         return batch.voices @ (weights * heard)
@@ -146,7 +176,7 @@ def few_weights_for(batches: list[Examples], usual: Weights) -> Weights:
     def scores(batch: Examples, weights: Tensor) -> Tensor:
         return batch.voices @ known + (batch.voices @ weights) * batch.few[:, None]
 
-    return _most_likely(batches, torch.zeros(len(VOICES)), scores)
+    return _most_likely(batches, torch.zeros_like(known), scores)
 
 
 def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examples, Tensor], Tensor]) -> Weights:
@@ -168,7 +198,12 @@ def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examp
 
 
 def examples(
-    network: ModelScorer, rules: RuleRanker, dataset: InductiveDataset, queries: Queries, compared: int = COMPARED
+    network: ModelScorer,
+    rules: RuleRanker,
+    dataset: InductiveDataset,
+    queries: Queries,
+    compared: int = COMPARED,
+    paths: PathScorer | None = None,
 ) -> Iterator[Examples]:
     """What the voices say of every candidate, or of so many, a part of the queries at a time."""
     true = dataset.known().adjacency
@@ -176,7 +211,8 @@ def examples(
         asked = queries.take(np.arange(part.start, part.stop))
         evidence = rules.evidence(asked.entity, asked.relation)
         kept, weight = _candidates(evidence, asked.answer, compared, np.random.default_rng([3, part.start]))
-        said = voices(network.scores(asked.entity, asked.relation), evidence)
+        by_paths = _asked(paths, asked.entity, asked.relation)
+        said = voices(network.scores(asked.entity, asked.relation), evidence, by_paths)
         table = np.stack([voice[:, kept] for voice in said], axis=2)
         left_out = np.zeros(evidence.linked.shape, dtype=bool)
         for row, (entity, relation, answer) in enumerate(zip(asked.entity, asked.relation, asked.answer, strict=True)):

@@ -51,6 +51,7 @@ class RunState:
     stale: int = 0  # validations since the best one
     exam: Figures = field(default_factory=dict)  # what validation asks, and what the rules alone answer
     blend: Figures = field(default_factory=dict)  # how far network and rules are believed, where both have a say
+    path_step: int = 0  # finished steps of learning what paths say
     blended: Figures = field(default_factory=dict)  # how the best model does together with the rules
     calibration: Figures = field(default_factory=dict)  # what its scores are worth
     thresholds: Figures = field(default_factory=dict)  # from which score on a triple about a newcomer counts as true

@@ -23,7 +23,8 @@ from newcomer.tasks.link_prediction import Scorer
 from newcomer.training.blend import BlendedScorer
 from newcomer.training.judging import JudgeScorer, judge_of
 from newcomer.training.preparation import ground as ground
-from newcomer.training.restore import blend_of, load_model
+from newcomer.training.propagating import PathScorer
+from newcomer.training.restore import blend_of, load_model, paths_of
 from newcomer.training.scorer import ModelScorer
 
 
@@ -133,7 +134,9 @@ def scorer_for(
     weights = blend_of(bundle)
     if weights is None:
         return ModelWorldScorer(network, world, judging)
-    blended = BlendedScorer(network, _ranker(bundle, world, threads), weights)
+    paths = paths_of(bundle, device)
+    asked = None if paths is None else PathScorer(paths, arrived.own_facts, len(arrived.entities))
+    blended = BlendedScorer(network, _ranker(bundle, world, threads), weights, asked)
     return ModelWorldScorer(blended, world, judging)
 
 

@@ -32,18 +32,20 @@ from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.nn.judge import Judge
 from newcomer.nn.model import Model
+from newcomer.nn.propagation import Propagation
 from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import (
-    GUESS,
     VOICES,
     BlendedScorer,
     Examples,
     examples,
     few_weights_for,
+    guess_of,
     learn_weights,
+    voices_of,
 )
 from newcomer.training.calibrating import (
     CALIBRATION,
@@ -68,12 +70,14 @@ from newcomer.training.journal import Journal, opened
 from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weights, learn_judge
 from newcomer.training.loop import Trainer
 from newcomer.training.preparation import Prepared, ground, prepare, renamed_rules
+from newcomer.training.propagating import PATHS, Paths, PathScorer, PathTrainer, path_weights
 from newcomer.training.restore import inferred_by, weights_of
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers
 
 DEVICES = ("auto", "cpu", "cuda")
 REHEARSED = 2  # batches
+KEPT_EVERY = 100  # steps of learning what paths say
 THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn whom to believe then
 THINNED_QUERIES = 400
 FEW = ", few facts"
@@ -110,6 +114,7 @@ class Fitted:
     history: list[Figures]
     metrics: dict[str, Any]
     judge: Judge | None = None  # of triples
+    paths: Propagation | None = None  # what they say, where they have a say
 
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
@@ -117,6 +122,7 @@ class Fitted:
             self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
         )
         judged = {} if self.judge is None else judge_weights(self.judge)
+        told = {} if self.paths is None else path_weights(self.paths)
         # Where false triples were made up, a verdict goes by its truth, which was learned from the same ones.
         found = self.metrics.get(THRESHOLDS, {"made_up": True})
         by_truth = found["made_up"] or decides_by_truth(self.metrics, self.config)
@@ -124,7 +130,7 @@ class Fitted:
             config=self.config,
             observed=self.dataset.observed,
             rules=self.rules,
-            weights={**weights_of(self.model, self.labels, self.blend), **inferred.weights, **judged},
+            weights={**weights_of(self.model, self.labels, self.blend), **inferred.weights, **judged, **told},
             dataset_name=source.name,
             dataset_hash=dataset_hash(source),
             metrics=self.metrics,
@@ -205,24 +211,51 @@ class _Run:
                     self._keep_best(trainer)
             self._save(trainer, record, training.epochs)
         restore_model(trainer, _part_of(self.journal.tensors, BEST))
+        paths = self._paths(world)
         if self.config.model.evidence and not state.blend:
-            self._blend(exam, trainer, world)
+            self._blend(exam, trainer, world, paths)
         judge = self._judge(world)
         if not state.calibration:
-            self._calibrate(exam, trainer, world, dataset, judge)
-        return self._fitted(trainer, world, "those who were not held out", judge)
+            self._calibrate(exam, trainer, world, dataset, judge, paths)
+        return self._fitted(trainer, world, "those who were not held out", judge, paths)
 
-    def _blend(self, exam: Exam, trainer: Trainer, world: World) -> None:
+    def _paths(self, world: World) -> Paths | None:
+        """Learn what paths say, where they are to have a say, or go on with that."""
+        if not self.config.model.propagation:
+            return None
+        self.listener.stage("learning what paths say")
+        observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
+        steps, others = self.config.training.propagation_steps, dict(self.journal.tensors)
+        trainer = PathTrainer(observed, seen, steps, self.config.seed, self.place)
+        if self.state.path_step:
+            with self.journal.fitting():
+                trainer.restore(others)
+            others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
+        with _one_thread():
+            while self.state.path_step < trainer.steps:
+                with _memory_in_words(self.config):
+                    loss = trainer.step(self.state.path_step)
+                self.state.path_step += 1
+                _check_finite(loss, f"step {self.state.path_step} of learning what paths say", self.config.training)
+                if self.state.path_step % KEPT_EVERY == 0 or self.state.path_step == trainer.steps:
+                    self.journal.keep({**others, **trainer.tensors()})
+                self.listener.step(self.state.path_step, trainer.steps)
+        return Paths(trainer.network, observed, seen, self.place)
+
+    def _blend(self, exam: Exam, trainer: Trainer, world: World, paths: Paths | None) -> None:
         """Weigh the network against the rules, and grade both together."""
         self.listener.stage("weighing network and rules")
         network, rules = self._network(trainer, world), self._ranker(world.prepared)
-        usual = learn_weights(network, rules, exam.dataset, exam.queries)
-        thinned = [example for most in THINNED for example in self._thinned(exam, trainer, world, most)]
+        asked = _asked(paths, world.prepared.dataset)
+        usual = learn_weights(network, rules, exam.dataset, exam.queries, asked)
+        thinned = [example for most in THINNED for example in self._thinned(exam, trainer, world, most, paths)]
         weights = np.stack([usual, few_weights_for(thinned, usual)])
         self.state.blend = _blend_of(weights)
-        self.state.blended = exam.grade(BlendedScorer(network, rules, weights))
+        self.state.blended = exam.grade(BlendedScorer(network, rules, weights, asked))
 
-    def _thinned(self, exam: Exam, trainer: Trainer, world: World, most: int) -> Iterator[Examples]:
+    def _thinned(
+        self, exam: Exam, trainer: Trainer, world: World, most: int, paths: Paths | None
+    ) -> Iterator[Examples]:
         """The queries once more, or some of them, with at most so many facts left of each newcomer."""
         prepared, config = world.prepared, self.config
         if len(prepared.dataset.newcomers) == 0:  # they train as well, and their vectors cannot unlearn
@@ -236,7 +269,8 @@ class _Run:
         network = ModelScorer(trainer.model, world.graph, trainer.labels, thin, virtual, *options)
         rules = RuleRanker.build(prepared.rules, thin.own_facts, thin.observed, threads=thread_count(self.threads))
         chosen = np.random.default_rng([config.seed, most]).permutation(len(exam.queries))[:THINNED_QUERIES]
-        yield from examples(network, rules, thin, exam.queries.take(np.sort(chosen)))
+        asked = _asked(paths, thin)
+        yield from examples(network, rules, thin, exam.queries.take(np.sort(chosen)), paths=asked)
 
     def _judge(self, world: World) -> Judge | None:
         """A judge that practised on what is trained on, where the data set says what is false."""
@@ -246,14 +280,21 @@ class _Run:
         return learn_judge(world.prepared.dataset.observed, self.habit, self.config.seed)
 
     def _calibrate(
-        self, exam: Exam, trainer: Trainer, world: World, source: InductiveDataset, judge: Judge | None
+        self,
+        exam: Exam,
+        trainer: Trainer,
+        world: World,
+        source: InductiveDataset,
+        judge: Judge | None,
+        paths: Paths | None,
     ) -> None:
         """See how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating truths")
         network, blended, seed = self._network(trainer, world), self.config.model.evidence, self.config.seed
         scorer: ModelScorer | BlendedScorer = network
         if blended:
-            scorer = BlendedScorer(network, self._ranker(world.prepared), _weights(self.state.blend))
+            asked = _asked(paths, world.prepared.dataset)
+            scorer = BlendedScorer(network, self._ranker(world.prepared), _weights(self.state.blend), asked)
         judging = None if judge is None else JudgeScorer(judge, world.prepared.dataset.known_facts())
         self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
         self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
@@ -261,12 +302,12 @@ class _Run:
     def final(self, world: World, epochs: int) -> Fitted:
         """Train a fresh model on everyone for a number of epochs."""
         if self.state.phase != "final":
-            self.state.phase, self.state.epoch = "final", 0
+            self.state.phase, self.state.epoch, self.state.path_step = "final", 0, 0
             self.journal.tensors = Tensors()
         trainer = self._trainer(world)
         while self.state.epoch < epochs:
             self._save(trainer, self._epoch(trainer), epochs)
-        return self._fitted(trainer, world, "everyone", self._judge(world))
+        return self._fitted(trainer, world, "everyone", self._judge(world), self._paths(world))
 
     def world(self, dataset: InductiveDataset, rules: RuleSet | None, newcomers: bool = False) -> World:
         """Rules, virtual neighbours and graph of a data set, and a proof that they can be trained on."""
@@ -351,7 +392,9 @@ class _Run:
             "rules": exam.grade(self._ranker(prepared)) if len(prepared.rules) else None,
         }
 
-    def _fitted(self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None) -> Fitted:
+    def _fitted(
+        self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None, paths: Paths | None
+    ) -> Fitted:
         state, prepared = self.state, world.prepared
         history = [{name: value for name, value in record.items() if name != "seconds"} for record in state.history]
         metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
@@ -362,7 +405,7 @@ class _Run:
                 metrics["validation"]["network"] = state.best
         blend = None
         if self.config.model.evidence:
-            metrics["blend"] = state.blend or _blend_of(np.array([GUESS, [0.0] * len(GUESS)], dtype=np.float32))
+            metrics["blend"] = state.blend or _first_blend(paths is not None)
             blend = _weights(metrics["blend"])
         if state.calibration:
             metrics[CALIBRATION] = state.calibration
@@ -380,6 +423,7 @@ class _Run:
             list(state.history),
             metrics,
             judge,
+            None if paths is None else paths.network,
         )
 
 
@@ -390,14 +434,38 @@ class _Rehearsal(Trainer):
         yield from islice(super()._batches(generator), REHEARSED)
 
 
+def _asked(paths: Paths | None, dataset: InductiveDataset) -> PathScorer | None:
+    """Paths asked about the entities of a data set."""
+    return None if paths is None else PathScorer(paths, dataset.own_facts, len(dataset.entities))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums over all entities, which several threads would share out and so round differently, by one."""
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(cores)
+
+
 def _blend_of(weights: npt.NDArray[np.float32]) -> dict[str, float]:
     """Both rows by name, as a report shows them."""
-    names = [*VOICES, *(f"{voice}{FEW}" for voice in VOICES)]
+    voices = voices_of(weights.shape[1])
+    names = [*voices, *(f"{voice}{FEW}" for voice in voices)]
     return dict(zip(names, weights.reshape(-1).tolist(), strict=True))
 
 
+def _first_blend(paths: bool) -> dict[str, float]:
+    """What is believed where no newcomers were held out to learn it from."""
+    usual = guess_of(len(VOICES) + paths).numpy()
+    return _blend_of(np.stack([usual, np.zeros_like(usual)]))
+
+
 def _weights(blend: Mapping[str, float]) -> npt.NDArray[np.float32]:
-    return np.array([[blend[f"{voice}{kind}"] for voice in VOICES] for kind in ("", FEW)], dtype=np.float32)
+    voices = voices_of(len(blend) // 2)
+    return np.array([[blend[f"{voice}{kind}"] for voice in voices] for kind in ("", FEW)], dtype=np.float32)
 
 
 def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:

@@ -67,6 +67,12 @@ class Journal:
             if self._board is not None and isinstance(value, float):
                 self._board.add_scalar(f"{record['phase']}/{name}", value, len(self.state.history))
 
+    def keep(self, tensors: Tensors) -> None:
+        """Keep the state between two epochs."""
+        self.tensors = tensors
+        if self.folder is not None:
+            write_checkpoint(self.folder / CHECKPOINT, self.identity, self.state, tensors)
+
     @contextmanager
     def fitting(self) -> Iterator[None]:
         """Where the checkpoint is made use of: other packages may walk at random in another way than those it knew."""

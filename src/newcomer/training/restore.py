@@ -7,6 +7,7 @@ The weights are those of the network and beside them, by name,
     newcomer_labels    both for the newcomers that are stored with the model
     newcomer_support
     blend              where rules have a say beside the network, how far each is believed (`newcomer.training.blend`)
+    paths.*            what paths say, where they have a say (`newcomer.training.propagating`)
     judge.*            what judges triples, where there is such a thing (`newcomer.training.judging`)
 
 Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long; a model
@@ -32,6 +33,7 @@ from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.judging import JUDGE
 from newcomer.training.loop import build_model
 from newcomer.training.preparation import ground, ground_seen, limits_of, seen_count
+from newcomer.training.propagating import PATHS, Paths, propagation_of
 from newcomer.training.scorer import ModelScorer, rule_support, virtual_labels
 
 LABELS, BLEND, SUPPORT = "labels", "blend", "support"
@@ -134,7 +136,7 @@ def load_model(
     labels = beside(bundle, LABELS, place)
     labels = torch.empty(0, device=place) if labels is None else labels
     _check_count("labels for", labels, len(graph.virtual))
-    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith(JUDGE)]
+    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((JUDGE, PATHS))]
     tensors = {name: torch.from_numpy(bundle.weights[name].copy()) for name in own}
     try:
         model.load_state_dict(tensors)
@@ -147,9 +149,18 @@ def load_model(
 def blend_of(bundle: Bundle) -> npt.NDArray[np.float32] | None:
     """How far each voice is believed, where rules have a say beside the network: usual and few, or the usual alone."""
     found: npt.NDArray[np.float32] | None = bundle.weights.get(BLEND)
-    if found is not None and found.shape not in ((len(VOICES),), (2, len(VOICES))):
+    count = len(VOICES) + any(name.startswith(PATHS) for name in bundle.weights)
+    if found is not None and found.shape not in ((count,), (2, count)):
         raise DatasetError("the model weighs network and rules as no longer done; train it again with this version")
     return found
+
+
+def paths_of(bundle: Bundle, device: torch.device | None = None) -> Paths | None:
+    """What paths say, where the model has learned from them."""
+    network = propagation_of(bundle.weights, bundle.observed.num_relations)
+    if network is None:
+        return None
+    return Paths(network, bundle.observed, seen_count(bundle.observed), device or torch.device("cpu"))
 
 
 def beside(bundle: Bundle, name: str, device: torch.device, count: int | None = None) -> Tensor | None:

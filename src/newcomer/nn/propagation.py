@@ -1,0 +1,228 @@
+"""Propagation: what the paths from the entity asked about say of everyone (the idea of NBFNet).
+
+A question (x, q, ?) is a vector ``z_q`` that starts at x and is handed on along every edge, layer by layer:
+
+    s_v = g * ( start_v + sum over edges (v, r, u) of w_r * h_u )   where g = 1 + tanh(G z_q)
+    h_v := h_v + relu( norm( M [ h_v ; sign(s_v) log(1 + |s_v|) ; s_v / (1 + edges of v) ] ) )
+
+with products number by number, and the score of v is a small network of ``h_v`` and ``z_q``. So a candidate is what
+the paths that lead to it say, and no entity has a number of its own: a newcomer is asked about as everybody is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from newcomer.nn.layers import glorot
+from newcomer.nn.sparse import Rows, row_sums, single_rows, weighted_sum
+
+DIM, LAYERS = 32, 4
+Ids = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class PathEdges:
+    """Edges that vectors are handed on along: row v has an entry for each of its edges (v, relation, u), u's place.
+
+    ``weights`` are 1, or 0 of an edge that must not be seen now. There may be fewer rows than there are entities: those
+    who follow have no edges here.
+    """
+
+    rows: Rows
+    relations: Tensor  # (edges,) oriented ids
+    weights: Tensor  # (edges,)
+    num_relations: int
+
+    @cached_property
+    def by_relation(self) -> Rows:
+        """The relations as rows of one entry, to sum up by relation."""
+        return single_rows(self.relations, 2 * self.num_relations)
+
+    @cached_property
+    def by_place(self) -> Rows:
+        """The rows with the edges themselves as entries."""
+        every = torch.arange(len(self.relations), device=self.relations.device)
+        return Rows(self.rows.offsets, every, len(every)).knowing(self.rows.row_ids(), self.rows.sizes)
+
+    @cached_property
+    def by_neighbor(self) -> Rows:
+        """For each entity the edges that lead to it."""
+        turned, order = self.rows.transposed
+        return Rows(turned.offsets, order, len(order))
+
+    @cached_property
+    def arrays(self) -> tuple[Ids, Ids, Ids, Numbers]:
+        """Offsets, columns, relations and weights, for compiled loops."""
+        return _array(self.rows.offsets), _array(self.rows.columns), _array(self.relations), _array(self.weights)
+
+    def seen_with(self, weights: Tensor) -> "PathEdges":
+        """The same edges with other weights; what follows from their places is not found again."""
+        other = PathEdges(self.rows, self.relations, weights, self.num_relations)
+        for name in ("by_relation", "by_place", "by_neighbor"):
+            other.__dict__[name] = getattr(self, name)
+        return other
+
+
+def path_edges(heads: Tensor, relations: Tensor, tails: Tensor, num_relations: int, num_entities: int) -> PathEdges:
+    """The edges of facts, each seen from both of its ends."""
+    row, column = torch.cat([heads, tails]), torch.cat([tails, heads])
+    oriented = torch.cat([relations, (relations + num_relations) % (2 * num_relations)])
+    order = torch.argsort(row, stable=True)
+    every = torch.arange(num_entities + 1, device=row.device)
+    rows = Rows(torch.searchsorted(row[order], every), column[order], num_entities)
+    return PathEdges(rows, oriented[order], torch.ones(len(order), device=row.device), num_relations)
+
+
+class Propagation(nn.Module):
+    """The network. ``told`` says which oriented relations it has learned of: of others it knows nothing."""
+
+    def __init__(self, num_relations: int, generator: torch.Generator) -> None:
+        super().__init__()
+        kinds = 2 * num_relations
+
+        def drawn(*shape: int, around: float, spread: float) -> nn.Parameter:
+            return nn.Parameter(around + spread * torch.randn(*shape, generator=generator))
+
+        self.num_relations = num_relations
+        self.queries = drawn(kinds, DIM, around=0.0, spread=1.0)
+        self.scales = drawn(LAYERS, kinds, DIM, around=1.0, spread=0.3)
+        self.gates = nn.ModuleList(_linear(DIM, DIM, generator) for _ in range(LAYERS))
+        self.mixes = nn.ModuleList(_linear(3 * DIM, DIM, generator) for _ in range(LAYERS))
+        self.norms = nn.ModuleList(nn.LayerNorm(DIM) for _ in range(LAYERS))
+        self.first = _linear(2 * DIM, 2 * DIM, generator)
+        self.last = nn.Parameter(glorot(1, 2 * DIM, generator))  # what it would add to all alike, nobody would notice
+        self.told: Tensor
+        self.register_buffer("told", torch.zeros(kinds))
+
+    def forward(self, parts: Sequence[PathEdges], sources: Tensor, queries: Tensor, num_entities: int) -> Tensor:
+        """(questions, entities): scores of everyone as an answer to (source, oriented relation, ?)."""
+        asked = nn.functional.embedding(queries, self.queries)
+        start = asked.new_zeros(num_entities, len(queries), DIM)
+        start = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked)
+        sizes = 1 + _over_all([row_sums(one.rows, one.weights) for one in parts], num_entities)
+        vectors = start
+        for scales, gate, mix, norm in zip(self.scales, self.gates, self.mixes, self.norms, strict=True):
+            told = start + _over_all([handed_on(one, vectors, scales) for one in parts], num_entities)
+            told = told * (1 + torch.tanh(gate(asked)))
+            small = torch.sign(told) * torch.log1p(told.abs())
+            heard = torch.cat([vectors, small, told / sizes[:, None, None]], dim=2)
+            vectors = vectors + torch.relu(norm(mix(heard)))
+        answers = torch.cat([vectors, asked.expand_as(vectors)], dim=2)
+        scores = nn.functional.linear(torch.relu(self.first(answers)), self.last)
+        return scores[:, :, 0].T
+
+
+def _linear(given: int, wanted: int, generator: torch.Generator) -> nn.Linear:
+    layer = nn.Linear(given, wanted)
+    with torch.no_grad():
+        layer.weight.copy_(glorot(wanted, given, generator))
+        layer.bias.zero_()
+    return layer
+
+
+def _over_all(sums: list[Tensor], num_entities: int) -> Tensor:
+    """(entities, ...): the sum of parts, each of the first entities."""
+    padded = [nn.functional.pad(one, (0, 0) * (one.dim() - 1) + (0, num_entities - len(one))) for one in sums]
+    return torch.stack(padded).sum(dim=0) if len(padded) > 1 else padded[0]
+
+
+def handed_on(edges: PathEdges, vectors: Tensor, scales: Tensor) -> Tensor:
+    """(rows, questions, d): for each row the sum of its neighbours' vectors, each scaled as its relation says."""
+    if len(edges.relations) == 0:
+        return vectors.new_zeros(edges.rows.num_rows, *vectors.shape[1:])
+    result: Tensor = _HandedOn.apply(edges, vectors, scales)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _HandedOn(torch.autograd.Function):
+    """On a processor by compiled loops, without a vector for each edge; on a GPU, where those pay, with them."""
+
+    @staticmethod
+    def forward(ctx: Any, edges: PathEdges, vectors: Tensor, scales: Tensor) -> Tensor:
+        ctx.edges = edges
+        ctx.save_for_backward(vectors, scales)
+        if not vectors.is_cuda:
+            return torch.from_numpy(_summed(*edges.arrays, _array(vectors), _array(scales)))
+        return summed_by_edges(edges, vectors, scales)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (vectors, scales), edges = ctx.saved_tensors, ctx.edges
+        if gradients[0].is_cuda:
+            return None, *slopes_by_edges(edges, vectors, scales, gradients[0])
+        tables = _array(vectors), _array(scales), _array(gradients[0])
+        found = _slopes(*edges.arrays, *tables)  # type: ignore[call-arg]
+        return None, *map(torch.from_numpy, found)
+
+
+def summed_by_edges(edges: PathEdges, vectors: Tensor, scales: Tensor) -> Tensor:
+    """What `handed_on` gives."""
+    said = vectors[edges.rows.columns] * scales[edges.relations][:, None]
+    return _sums(edges.by_place, edges.weights, said)
+
+
+def slopes_by_edges(edges: PathEdges, vectors: Tensor, scales: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of the vectors and of the scales."""
+    wanted = gradient[edges.rows.row_ids()] * edges.weights[:, None, None]
+    by_edge = (wanted * vectors[edges.rows.columns]).sum(dim=1)
+    turned, order = edges.by_relation.transposed
+    for_scales = weighted_sum(Rows(turned.offsets, order, len(order)), torch.ones_like(edges.weights), by_edge)
+    wanted = wanted * scales[edges.relations][:, None]
+    return _sums(edges.by_neighbor, torch.ones_like(edges.weights), wanted), for_scales
+
+
+def _sums(rows: Rows, weights: Tensor, said: Tensor) -> Tensor:
+    """(rows, questions, d): the weighted sums of what is said along edges, (edges, questions, d)."""
+    return weighted_sum(rows, weights[rows.columns], said.flatten(1)).view(-1, *said.shape[1:])
+
+
+def _array(tensor: Tensor) -> Any:
+    return tensor.detach().contiguous().numpy()
+
+
+@numba.njit(nogil=True, cache=True)
+def _summed(offsets: Ids, columns: Ids, relations: Ids, weights: Numbers, vectors: Numbers, scales: Numbers) -> Numbers:
+    questions, size = vectors.shape[1], vectors.shape[2]
+    sums = np.zeros((len(offsets) - 1, questions, size), dtype=np.float32)
+    for row in range(len(offsets) - 1):
+        for entry in range(offsets[row], offsets[row + 1]):
+            if weights[entry] == 0.0:
+                continue
+            column, relation, weight = columns[entry], relations[entry], weights[entry]
+            for question in range(questions):
+                for one in range(size):
+                    sums[row, question, one] += weight * scales[relation, one] * vectors[column, question, one]
+    return sums
+
+
+@numba.njit(nogil=True, cache=True)
+def _slopes(
+    offsets: Ids,
+    columns: Ids,
+    relations: Ids,
+    weights: Numbers,
+    vectors: Numbers,
+    scales: Numbers,
+    gradient: Numbers,
+) -> tuple[Numbers, Numbers]:
+    questions, size = vectors.shape[1], vectors.shape[2]
+    of_vectors, of_scales = np.zeros_like(vectors), np.zeros_like(scales)
+    for row in range(len(offsets) - 1):
+        for entry in range(offsets[row], offsets[row + 1]):
+            if weights[entry] == 0.0:
+                continue
+            column, relation, weight = columns[entry], relations[entry], weights[entry]
+            for question in range(questions):
+                for one in range(size):
+                    slope = weight * gradient[row, question, one]
+                    of_vectors[column, question, one] += slope * scales[relation, one]
+                    of_scales[relation, one] += slope * vectors[column, question, one]
+    return of_vectors, of_scales
