@@ -70,6 +70,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.residual": st.booleans(),
     "model.relation_shifts": st.booleans(),
     "model.evidence": st.booleans(),
+    "model.propagation": st.booleans(),
     "model.judge": st.booleans(),
     "model.constrained": st.booleans(),
     "model.own_answers": st.booleans(),
@@ -100,6 +101,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.validation_unseen": st.sampled_from(UNSEEN_SIDES),
     "training.validation_queries": st.none() | COUNT,
     "training.final_fit": st.booleans(),
+    "training.propagation_steps": COUNT,
     "training.virtual_weight": NOT_NEGATIVE,
     "training.amp": st.booleans(),
     "training.fanout": st.none() | COUNT,
@@ -107,6 +109,8 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
 
 
 def go_together(settings: dict[str, Any]) -> bool:
+    if settings.get("model.propagation") and not settings.get("model.evidence"):
+        return False
     return not (settings.get("model.own_answers") and settings.get("training.newcomer_answers"))
 
 
