@@ -118,9 +118,10 @@ class Fitted:
 
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
-        inferred = inferred_by(
-            self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
-        )
+        with _steady(self.labels.device, torch_threads(source, self.config, None)):
+            inferred = inferred_by(
+                self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
+            )
         judged = {} if self.judge is None else judge_weights(self.judge)
         told = {} if self.paths is None else path_weights(self.paths)
         # Where false triples were made up, a verdict goes by its truth, which was learned from the same ones.
