@@ -263,3 +263,12 @@ def test_weights_of_other_relations_are_refused():
     assert propagation_of({"blend": stored["paths.told"]}, 3) is None
     with pytest.raises(DatasetError, match=r"the paths do not fit the relations .*; train the model again"):
         propagation_of(stored, 4)
+
+
+def test_too_little_memory_is_said_in_words(monkeypatch):
+    def starved(*_: object) -> float:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(PathTrainer, "step", starved)
+    text = str(complaint(fitted_with))
+    assert text == "there is too little memory to learn what paths say; set model.propagation=false"

@@ -93,7 +93,13 @@ def test_seeds_are_of_trained_models():
     counts = {cell.label: sum(other.label == cell.label for other in found) for cell in found}
     trained = ("mean", "lstm", "lan", "vn", "vn-shallow", "vn-shifted")
     trained += ("vn-transductive", "vn-shallow-transductive", "vn-shifted-transductive")
-    assert counts == {"rules": 1, "rules-all": 1, **dict.fromkeys(trained, 2), "default-paths": 2, "default": 4}  # under two protocols
+    assert counts == {
+        "rules": 1,
+        "rules-all": 1,
+        **dict.fromkeys(trained, 2),
+        "default-paths": 2,
+        "default": 4,
+    }  # under two protocols
     assert {cell.seed for cell in cells("statistics", seeds=3)} == {0}
 
 

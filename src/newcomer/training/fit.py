@@ -234,7 +234,7 @@ class _Run:
             others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
         with _one_thread():
             while self.state.path_step < trainer.steps:
-                with _memory_in_words(self.config):
+                with _memory_in_words("to learn what paths say; set model.propagation=false"):
                     loss = trainer.step(self.state.path_step)
                 self.state.path_step += 1
                 _check_finite(loss, f"step {self.state.path_step} of learning what paths say", self.config.training)
@@ -323,7 +323,7 @@ class _Run:
     def rehearse(self, world: World) -> None:
         """Two batches whose result is thrown away: what cannot work shows in seconds."""
         self.listener.stage("rehearsing")
-        with _memory_in_words(self.config), _precision(self.config, self.place):
+        with _memory_in_words(_for_a_batch(self.config)), _precision(self.config, self.place):
             report = _Rehearsal(self.config, world.graph, self.place).epoch(0)
         _check_finite(report.loss, "the rehearsal", self.config.training)
 
@@ -338,7 +338,7 @@ class _Run:
 
     def _epoch(self, trainer: Trainer) -> Figures:
         started = time.monotonic()
-        with _memory_in_words(self.config), _precision(self.config, self.place):
+        with _memory_in_words(_for_a_batch(self.config)), _precision(self.config, self.place):
             report = trainer.epoch(self.state.epoch)
         self.state.epoch += 1
         _check_finite(report.loss, f"epoch {self.state.epoch}", self.config.training)
@@ -362,7 +362,7 @@ class _Run:
         self.listener.epoch(record, self.state, last)
 
     def _grade(self, exam: Exam, trainer: Trainer, world: World) -> dict[str, float]:
-        with _memory_in_words(self.config):
+        with _memory_in_words(_for_a_batch(self.config)):
             network = self._network(trainer, world)
             told_apart = exam.judge(network, self.config.seed) if exam.has_labels else {}
             return exam.grade(network) | told_apart
@@ -511,19 +511,24 @@ def _check_finite(loss: float, where: str, training: TrainingConfig) -> None:
         raise OptionError(f"the loss is {loss} after {where}; lower training.lr (now {training.lr:g})")
 
 
+def _for_a_batch(config: Config) -> str:
+    """What memory is needed for, and which settings need less."""
+    model, training = config.model, config.training
+    drawn = "rivals" if model.own_answers else "negatives"
+    now = f"model.dim ({model.dim}) or training.{drawn} ({getattr(training, drawn) or NOTHING})"
+    more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
+    return f"for a batch; lower {now}, {more}"
+
+
 @contextmanager
-def _memory_in_words(config: Config) -> Iterator[None]:
-    """Too little memory, as a sentence that says which settings need less."""
+def _memory_in_words(needed: str) -> Iterator[None]:
+    """Too little memory, as a sentence that says what it is ``needed`` for and what needs less."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if type(error) is RuntimeError and not any(words in str(error) for words in TOO_LITTLE):
             raise
-        model, training = config.model, config.training
-        drawn = "rivals" if model.own_answers else "negatives"
-        now = f"model.dim ({model.dim}) or training.{drawn} ({getattr(training, drawn) or NOTHING})"
-        more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
-        raise OptionError(f"there is too little memory for a batch; lower {now}, {more}") from None
+        raise OptionError(f"there is too little memory {needed}") from None
 
 
 @contextmanager

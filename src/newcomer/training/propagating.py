@@ -47,6 +47,7 @@ class PathTrainer:
         ones = torch.ones(len(self.graph.relations), device=device)
         self.edges = PathEdges(self.graph.rows, self.graph.relations, ones, observed.num_relations)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=RATE)
+        self._ordered = -1, torch.empty(0, dtype=torch.int64)  # the last pass, and its order
 
     def step(self, number: int) -> float:
         """Learn from one batch of questions; gives the loss of a question."""
@@ -73,9 +74,15 @@ class PathTrainer:
     def _batch(self, number: int) -> Tensor:
         """The facts of a step: every pass comes to each of them once."""
         a_pass = math.ceil(len(self.graph.facts) / self.batch)
-        generator = torch.Generator().manual_seed(_seed_of(self.seed, number // a_pass, 1))
-        order = torch.randperm(len(self.graph.facts), generator=generator)
+        order = self._order(number // a_pass)
         return order[number % a_pass * self.batch :][: self.batch].to(self.device)
+
+    def _order(self, number: int) -> Tensor:
+        """The facts as a pass comes to them."""
+        if self._ordered[0] != number:
+            generator = torch.Generator().manual_seed(_seed_of(self.seed, number, 1))
+            self._ordered = number, torch.randperm(len(self.graph.facts), generator=generator)
+        return self._ordered[1]
 
     def _questions(self, facts: Tensor, number: int, edges: PathEdges) -> Tensor:
         """(n, 3): entity, oriented relation and answer of those that can be answered."""
