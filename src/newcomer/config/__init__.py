@@ -1,0 +1,67 @@
+"""Settings: what every run is told, as frozen dataclasses that refuse a wrong value as soon as they are made.
+
+    Config          preset, protocol, seed
+    ├── rules       RulesConfig: which rules are mined, and which of them may add virtual neighbours
+    ├── model       ModelConfig: encoder, decoder, soft labels
+    └── training    TrainingConfig: the loop and how it ends
+
+A setting is named ``section.field`` (``training.lr``) on the command line and in messages. Presets are TOML files that
+state only what differs from the defaults below. ``to_toml`` writes all settings with their documentation: that is the
+manual. TOML has no null, so there, and on the command line, "nothing" is the word ``none``.
+"""
+
+from newcomer.config.fields import NOTHING
+from newcomer.config.reading import (
+    ABLATION_ROWS,
+    ablation,
+    config_hash,
+    load_preset,
+    preset_names,
+    read_config,
+    to_toml,
+    with_overrides,
+)
+from newcomer.config.settings import (
+    DECODERS,
+    ENCODERS,
+    LABELS,
+    LOSSES,
+    MEASURES,
+    OPTIMISERS,
+    PROTOCOLS,
+    RULE_KINDS,
+    SECTIONS,
+    UNSEEN_SIDES,
+    Config,
+    ModelConfig,
+    RulesConfig,
+    TrainingConfig,
+    setting_names,
+)
+
+__all__ = [
+    "ABLATION_ROWS",
+    "DECODERS",
+    "ENCODERS",
+    "LABELS",
+    "LOSSES",
+    "MEASURES",
+    "NOTHING",
+    "OPTIMISERS",
+    "PROTOCOLS",
+    "RULE_KINDS",
+    "SECTIONS",
+    "UNSEEN_SIDES",
+    "Config",
+    "ModelConfig",
+    "RulesConfig",
+    "TrainingConfig",
+    "ablation",
+    "config_hash",
+    "load_preset",
+    "preset_names",
+    "read_config",
+    "setting_names",
+    "to_toml",
+    "with_overrides",
+]
