@@ -7,7 +7,7 @@ import torch
 from conftest import complaint, make_dataset
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
-from newcomer.nn.propagation import PathEdges, Propagation
+from newcomer.nn.propagation import PathEdges, Propagation, path_edges
 from newcomer.training import propagating
 from newcomer.training.fit import Fitted, Listener, fit
 from newcomer.training.journal import CHECKPOINT
@@ -194,6 +194,19 @@ def test_a_seen_entity_is_asked_by_the_observed_graph_alone():
     row = scorer_of(trainer, DATASET).scores(ids(0), ids(1))[0]
     np.testing.assert_array_equal(row[: paths.num_seen], said.seen[0].numpy())
     assert set(row[paths.num_seen :].tolist()) == {said.apart.item()}
+
+
+def test_a_newcomer_is_asked_about_as_if_it_had_been_there_with_its_facts():
+    dataset = world(aux=[("q0", "lives_in", "city0"), ("q0", "knows", "p03"), ("p05", "knows", "q0")])
+    trainer, seen = trainer_of(dataset), int(dataset.is_seen.sum())
+    heads, relations, tails = torch.from_numpy(dataset.known_facts().triples.rows.astype(np.int64)).unbind(dim=1)
+    whole = path_edges(heads, relations, tails, len(dataset.relations), seen + 1)
+    with torch.no_grad():
+        wanted = trainer.network([whole], torch.tensor([seen]), torch.tensor([1]), seen + 1)
+    wanted = (wanted - torch.logsumexp(wanted[:, :seen], dim=1, keepdim=True)).numpy()
+    assert dataset.entities.id("q0") == seen
+    found = scorer_of(trainer, dataset).scores(ids(seen), ids(1))
+    np.testing.assert_allclose(found[:, : seen + 1], wanted, rtol=1e-4, atol=1e-5)
 
 
 def fitted_with(*changes: str, **options: object) -> Fitted:

@@ -108,9 +108,12 @@ class Propagation(nn.Module):
         start = asked.new_zeros(num_entities, len(queries), DIM)
         start = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked)
         sizes = 1 + _over_all([row_sums(one.rows, one.weights) for one in parts], num_entities)
+        # At first only the sources have anything to hand on: a part that none of them is in need not be gone through.
+        handing = parts if len(parts) == 1 else [one for one in parts if bool((sources < one.rows.width).any())]
         vectors = start
         for scales, gate, mix, norm in zip(self.scales, self.gates, self.mixes, self.norms, strict=True):
-            told = start + _over_all([handed_on(one, vectors, scales) for one in parts], num_entities)
+            told = start + _over_all([handed_on(one, vectors, scales) for one in handing], num_entities)
+            handing = parts
             told = told * (1 + torch.tanh(gate(asked)))
             small = torch.sign(told) * torch.log1p(told.abs())
             heard = torch.cat([vectors, small, told / sizes[:, None, None]], dim=2)
