@@ -27,8 +27,9 @@ from newcomer.graph import Graph, InductiveDataset, Mask
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.tasks.link_prediction import Queries, RankingProtocol, evaluate_under
-from newcomer.training.blend import VOICES, Examples, examples, weights_for
+from newcomer.training.blend import PATHS, VOICES, Examples, examples, weights_for
 from newcomer.training.fit import DEVICES, Fitted, fit
+from newcomer.training.propagating import Paths, PathScorer
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers
 
@@ -42,7 +43,8 @@ TOGETHER = {  # what is left out at once
     "without link": ("link",),
     "without frequency": ("frequency",),
     "without newcomer": ("newcomer",),
-    "network and newcomer alone": tuple(voice for voice in VOICES if voice not in ("network", "newcomer")),
+    "without paths": (PATHS,),
+    "network and newcomer alone": tuple(voice for voice in (*VOICES, PATHS) if voice not in ("network", "newcomer")),
 }
 METRICS = ("mrr", "hits@1", "hits@10", "mr")
 
@@ -115,6 +117,15 @@ def first_half(queries: Queries, seed: int) -> Mask:
     return half
 
 
+def paths_of(fitted: Fitted, exam: Exam) -> PathScorer | None:
+    """What paths say, where they have a say."""
+    if fitted.paths is None:
+        return None
+    observed, seen = exam.dataset.observed, int(exam.dataset.is_seen.sum())
+    paths = Paths(fitted.paths, observed, seen, fitted.labels.device)
+    return PathScorer(paths, exam.dataset.own_facts, len(exam.dataset.entities))
+
+
 def rows(
     dataset: InductiveDataset, config: Config, full: Graph | None, device: str, threads: int
 ) -> Iterator[tuple[str, Any]]:
@@ -123,16 +134,17 @@ def rows(
     yield "validation", fitted.metrics["validation"]
     exam = hold_out_newcomers(dataset, config, full)
     network, half = network_of(fitted), first_half(exam.queries, config.seed)
-    everyone = len(exam.dataset.entities)
-    batches = list(
-        examples(network, ranker_of(fitted.rules, exam.dataset, threads), exam.dataset, exam.queries, everyone)
-    )
+    everyone, paths = len(exam.dataset.entities), paths_of(fitted, exam)
+    ranker = ranker_of(fitted.rules, exam.dataset, threads)
+    batches = list(examples(network, ranker, exam.dataset, exam.queries, everyone, paths))
     for name, silent in TOGETHER.items():
-        yield name, graded(exam, cross_scores(batches, half, silent))
+        if paths is not None or silent != (PATHS,):
+            yield name, graded(exam, cross_scores(batches, half, silent))
     del batches
     for kind in np.unique(fitted.rules.kinds).tolist():
         left = fitted.rules.where(fitted.rules.kinds != kind)
-        batches = list(examples(network, ranker_of(left, exam.dataset, threads), exam.dataset, exam.queries, everyone))
+        ranker = ranker_of(left, exam.dataset, threads)
+        batches = list(examples(network, ranker, exam.dataset, exam.queries, everyone, paths))
         name = f"without rules of the kind {Kind(kind).name.lower()}"
         yield name, graded(exam, cross_scores(batches, half, ()))
 

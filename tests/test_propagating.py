@@ -1,5 +1,7 @@
 """Learning what paths say: what is hidden while it is learned, what is learned, and who is asked by which facts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -19,7 +21,7 @@ from newcomer.training.propagating import (
     path_weights,
     propagation_of,
 )
-from newcomer.training.restore import load_model, paths_of
+from newcomer.training.restore import blend_of, load_model, paths_of
 from nn_oracle import one_thread
 from training_world import FOLDED, Stopped, settings, weights, world
 
@@ -278,10 +280,52 @@ def test_weights_of_other_relations_are_refused():
         propagation_of(stored, 4)
 
 
-def test_too_little_memory_is_said_in_words(monkeypatch):
+def test_too_little_memory_is_said_in_words_before_anything_else_is_learned(monkeypatch, tmp_path):
     def starved(*_: object) -> float:
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(PathTrainer, "step", starved)
-    text = str(complaint(fitted_with))
+    text = str(complaint(fitted_with, folder=tmp_path))
     assert text == "there is too little memory to learn what paths say; set model.propagation=false"
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+def test_a_loss_that_is_no_number_is_said_in_words(monkeypatch):
+    monkeypatch.setattr(PathTrainer, "step", lambda *_: float("nan"))
+    text = str(complaint(fitted_with))
+    wanted = "take another seed, or set model.propagation=false"
+    assert text == f"the loss is nan after step 1 of learning what paths say; {wanted}"
+
+
+def test_weights_that_are_missing_are_missed():
+    bundle = fitted_with().bundle(DATASET)
+    kept = {name: value for name, value in bundle.weights.items() if not name.startswith("paths.")}
+    text = str(complaint(blend_of, replace(bundle, weights=kept)))
+    assert text == "the model weighs what paths say, but their weights are missing; train it again"
+
+
+def test_the_same_question_is_asked_once_and_many_in_parts(monkeypatch):
+    scorer, asked = scorer_of(trainer_of(), DATASET), []
+    entity = int(DATASET.newcomers[0])
+    relations = ids(0, 1, 0, 0, 2, 1)
+    wanted = np.concatenate([scorer.scores(ids(entity), relations[[place]]) for place in range(6)])
+    ask = scorer.paths.ask
+
+    def watched(who: Asked, some: np.ndarray) -> propagating.Said:
+        asked.append(some.tolist())
+        return ask(who, some)
+
+    monkeypatch.setattr(scorer.paths, "ask", watched)
+    monkeypatch.setitem(propagating.AT_ONCE, "cpu", 2 * 32 * propagating.KEPT * int(DATASET.is_seen.sum()))
+    found = scorer.scores(np.full(6, entity, dtype=np.int32), relations)
+    assert asked == [[0, 1], [2]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_nobody_elses_random_numbers_are_drawn():
+    stored = path_weights(Propagation(3, torch.Generator().manual_seed(0)))
+    torch.manual_seed(5)
+    first = torch.rand(3)
+    torch.manual_seed(5)
+    assert propagation_of(stored, 3) is not None
+    assert torch.equal(torch.rand(3), first)

@@ -63,6 +63,13 @@ class PathEdges:
         """Offsets, columns, relations and weights, for compiled loops."""
         return _array(self.rows.offsets), _array(self.rows.columns), _array(self.relations), _array(self.weights)
 
+    @cached_property
+    def sizes(self) -> Tensor:
+        """(rows,): the sum of a row's weights."""
+        if len(self.relations) == 0:
+            return self.weights.new_zeros(self.rows.num_rows)
+        return row_sums(self.rows, self.weights)
+
     def seen_with(self, weights: Tensor) -> "PathEdges":
         """The same edges with other weights; what follows from their places is not found again."""
         other = PathEdges(self.rows, self.relations, weights, self.num_relations)
@@ -107,7 +114,7 @@ class Propagation(nn.Module):
         asked = nn.functional.embedding(queries, self.queries)
         start = asked.new_zeros(num_entities, len(queries), DIM)
         start = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked)
-        sizes = 1 + _over_all([row_sums(one.rows, one.weights) for one in parts], num_entities)
+        sizes = 1 + _over_all([one.sizes for one in parts], num_entities)
         # At first only the sources have anything to hand on: a part that none of them is in need not be gone through.
         handing = parts if len(parts) == 1 else [one for one in parts if bool((sources < one.rows.width).any())]
         vectors = start
@@ -124,7 +131,8 @@ class Propagation(nn.Module):
 
 
 def _linear(given: int, wanted: int, generator: torch.Generator) -> nn.Linear:
-    layer = nn.Linear(given, wanted)
+    # Else it would draw from everyone's random numbers.
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, given, wanted)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         layer.weight.copy_(glorot(wanted, given, generator))
         layer.bias.zero_()

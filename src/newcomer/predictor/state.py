@@ -27,7 +27,7 @@ from newcomer.predictor.walks import Walks
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import BlendedScorer, voices_of
-from newcomer.training.propagating import Asked, PathScorer
+from newcomer.training.propagating import Asked, Paths, PathScorer
 from newcomer.training.restore import (
     NEWCOMER_LABELS,
     NEWCOMER_SUPPORT,
@@ -157,6 +157,7 @@ class Mind:
         self._tables: OrderedDict[int, _Table] = OrderedDict()
         self._inferred_later: WeakKeyDictionary[Arrival, Arrival] = WeakKeyDictionary()
         self._texts: WeakKeyDictionary[RuleSet, dict[int, str]] = WeakKeyDictionary()
+        self._last_told: tuple[State, str, int, Scores] | None = None
         self._lock = RLock()
         self._first: State | None = None
         self._first = self._start(bundle, threads)
@@ -329,11 +330,19 @@ class Mind:
         """(candidates,): what paths say of everyone; None where they have no say."""
         if self.paths is None:
             return None
+        last = self._last_told  # reasons come after answers, and to go along all edges again takes its time
+        if last is not None and last[0] is state and last[1:3] == (name, relation):
+            return last[3]
+        scores = self._told(self.paths, state, name, relation)
+        self._last_told = state, name, relation, scores
+        return scores
+
+    def _told(self, paths: Paths, state: State, name: str, relation: int) -> Scores:
         scores: Scores = np.zeros(state.num_candidates, dtype=np.float32)
-        if not self.paths.knows(np.array([relation]))[0]:
+        if not paths.knows(np.array([relation]))[0]:
             return scores
         asked, strangers = self._asked(state, name)
-        said = self.paths.ask(asked, np.array([relation]))
+        said = paths.ask(asked, np.array([relation]))
         scores[:] = said.apart.item()
         scores[: self.names.num_seen] = said.seen[0].cpu().numpy()
         scores[[state.place(stranger) for stranger in strangers]] = said.neighbors[0].cpu().numpy()

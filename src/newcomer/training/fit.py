@@ -78,6 +78,7 @@ from newcomer.training.validation import Exam, hold_out_newcomers
 DEVICES = ("auto", "cpu", "cuda")
 REHEARSED = 2  # batches
 KEPT_EVERY = 100  # steps of learning what paths say
+FOR_PATHS = "to learn what paths say; set model.propagation=false"
 THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn whom to believe then
 THINNED_QUERIES = 400
 FEW = ", few facts"
@@ -225,23 +226,26 @@ class _Run:
         if not self.config.model.propagation:
             return None
         self.listener.stage("learning what paths say")
-        observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
-        steps, others = self.config.training.propagation_steps, dict(self.journal.tensors)
-        trainer = PathTrainer(observed, seen, steps, self.config.seed, self.place)
+        trainer, others = self._path_trainer(world), dict(self.journal.tensors)
         if self.state.path_step:
             with self.journal.fitting():
                 trainer.restore(others)
             others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
         with _one_thread():
             while self.state.path_step < trainer.steps:
-                with _memory_in_words("to learn what paths say; set model.propagation=false"):
+                with _memory_in_words(FOR_PATHS):
                     loss = trainer.step(self.state.path_step)
                 self.state.path_step += 1
-                _check_finite(loss, f"step {self.state.path_step} of learning what paths say", self.config.training)
+                where = f"step {self.state.path_step} of learning what paths say"
+                _check_finite(loss, where, "take another seed, or set model.propagation=false")
                 if self.state.path_step % KEPT_EVERY == 0 or self.state.path_step == trainer.steps:
                     self.journal.keep({**others, **trainer.tensors()})
                 self.listener.step(self.state.path_step, trainer.steps)
-        return Paths(trainer.network, observed, seen, self.place)
+        return Paths(trainer.network, world.prepared.dataset.observed, world.prepared.num_seen, self.place)
+
+    def _path_trainer(self, world: World) -> PathTrainer:
+        observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
+        return PathTrainer(observed, seen, self.config.training.propagation_steps, self.config.seed, self.place)
 
     def _blend(self, exam: Exam, trainer: Trainer, world: World, paths: Paths | None) -> None:
         """Weigh the network against the rules, and grade both together."""
@@ -325,7 +329,10 @@ class _Run:
         self.listener.stage("rehearsing")
         with _memory_in_words(_for_a_batch(self.config)), _precision(self.config, self.place):
             report = _Rehearsal(self.config, world.graph, self.place).epoch(0)
-        _check_finite(report.loss, "the rehearsal", self.config.training)
+        _check_finite(report.loss, "the rehearsal", _slower(self.config.training))
+        if self.config.model.propagation:
+            with _memory_in_words(FOR_PATHS), _one_thread():
+                self._path_trainer(world).step(1)
 
     def _trainer(self, world: World) -> Trainer:
         """A fresh trainer, or one that stands where the phase was interrupted."""
@@ -341,7 +348,7 @@ class _Run:
         with _memory_in_words(_for_a_batch(self.config)), _precision(self.config, self.place):
             report = trainer.epoch(self.state.epoch)
         self.state.epoch += 1
-        _check_finite(report.loss, f"epoch {self.state.epoch}", self.config.training)
+        _check_finite(report.loss, f"epoch {self.state.epoch}", _slower(self.config.training))
         return {
             "phase": self.state.phase,
             "epoch": self.state.epoch,
@@ -506,9 +513,13 @@ def _precision(config: Config, device: torch.device) -> AbstractContextManager[A
     return torch.autocast("cuda", torch.bfloat16) if half_precision(config, device) else nullcontext()
 
 
-def _check_finite(loss: float, where: str, training: TrainingConfig) -> None:
+def _check_finite(loss: float, where: str, advice: str) -> None:
     if not math.isfinite(loss):
-        raise OptionError(f"the loss is {loss} after {where}; lower training.lr (now {training.lr:g})")
+        raise OptionError(f"the loss is {loss} after {where}; {advice}")
+
+
+def _slower(training: TrainingConfig) -> str:
+    return f"lower training.lr (now {training.lr:g})"
 
 
 def _for_a_batch(config: Config) -> str:

@@ -29,6 +29,7 @@ BATCH, RATE, LEAST_RATE, LONGEST = 64, 3e-3, 0.05, 1.0
 LARGEST_SHARE = 0.05  # of the facts that a batch may hide
 PASSES = 10  # over the facts, at most
 AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers that are handed on together
+KEPT = 12  # vectors of an entity that learning keeps, in tables of the size of one along an edge
 PATHS = "paths."  # the names of the weights begin so
 Tensors = dict[str, Tensor]
 
@@ -59,7 +60,7 @@ class PathTrainer:
         if len(asked) == 0:
             return 0.0
         self.optimiser.zero_grad(set_to_none=True)
-        most = max(1, AT_ONCE[self.device.type] // (DIM * max(len(self.graph.relations), 1)))
+        most = _at_once(self.edges, self.graph.num_entities)
         loss = 0.0
         for some in torch.split(asked, most):
             part = self._loss(some, edges) / len(asked)
@@ -123,6 +124,12 @@ class PathTrainer:
                 memory.setdefault(int(place), {})[part] = value.clone()
         self.network.load_state_dict({name: value for name, value in own.items() if not name.startswith("adam.")})
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": memory})
+
+
+def _at_once(edges: PathEdges, num_entities: int) -> int:
+    """How many questions are asked together, so that their tables are no burden."""
+    cells = DIM * max(len(edges.relations), KEPT * num_entities, 1)
+    return max(1, AT_ONCE[edges.weights.device.type] // cells)
 
 
 def _seed_of(seed: int, number: int, use: int) -> int:
@@ -210,8 +217,17 @@ class PathScorer:
             strangers = np.unique(tails[tails >= seen])
             tails = np.where(tails >= seen, seen + np.searchsorted(strangers, tails), tails)
             asked = Asked(None, own, tails)
-        said = self.paths.ask(asked, relations)
-        rows = said.apart[:, None].repeat(1, self.num_entities).cpu().numpy()
+        distinct, places = np.unique(relations, return_inverse=True)  # one question may have many answers
+        most = _at_once(self.paths.edges, seen)
+        parts = [self._rows(entity, asked, strangers, distinct[at : at + most]) for at in range(0, len(distinct), most)]
+        found: npt.NDArray[np.float32] = np.concatenate(parts)[places]
+        return found
+
+    def _rows(
+        self, entity: int, asked: Asked, strangers: npt.NDArray[np.int64], relations: Ids
+    ) -> npt.NDArray[np.float32]:
+        seen, said = self.paths.num_seen, self.paths.ask(asked, relations)
+        rows: npt.NDArray[np.float32] = said.apart[:, None].repeat(1, self.num_entities).cpu().numpy()
         rows[:, :seen] = said.seen.cpu().numpy()
         rows[:, strangers] = said.neighbors.cpu().numpy()
         if entity >= seen:

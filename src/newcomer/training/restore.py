@@ -150,6 +150,8 @@ def blend_of(bundle: Bundle) -> npt.NDArray[np.float32] | None:
     """How far each voice is believed, where rules have a say beside the network: usual and few, or the usual alone."""
     found: npt.NDArray[np.float32] | None = bundle.weights.get(BLEND)
     count = len(VOICES) + any(name.startswith(PATHS) for name in bundle.weights)
+    if found is not None and found.shape[-1:] == (count + 1,) == (len(VOICES) + 1,):
+        raise DatasetError("the model weighs what paths say, but their weights are missing; train it again")
     if found is not None and found.shape not in ((count,), (2, count)):
         raise DatasetError("the model weighs network and rules as no longer done; train it again with this version")
     return found
