@@ -33,12 +33,13 @@ OWN = ("training.loss=softmax", "model.own_answers=true")  # answers by their tr
 ENCODED = ("training.loss=softmax", "model.own_answers=false")  # answers encoded, against some that are drawn
 RATES = ("0.002", "0.005", "0.01")
 SEARCHED = {"fb15k-subject-10": "link-prediction", "wn11-object-5000": "classification"}  # data set: its plan
+EVERYONE = "training.rivals=50000"
 BEFORE = ("training.lr=0.005", "training.batches=100", "training.hide_pairs=false", "training.newcomer_answers=0")
 START: dict[str, dict[str, tuple[str, ...]]] = {  # before the search; since then the presets have what it found
     "fb15k-subject-10": {
         "mean": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.005"),
-        "lstm": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.002"),
-        "lan": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.005"),
+        "lstm": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.002", EVERYONE),
+        "lan": ("model.decoder=distmult", "model.dropout=0.25", "training.lr=0.005", EVERYONE),
     },
     "wn11-object-5000": {
         "lstm": ("training.hide_pairs=false",),
