@@ -100,6 +100,20 @@ def test_who_would_be_known_by_having_no_edges_left_is_not_asked_for(monkeypatch
     assert tied <= {(dataset.entities.id(name),) for name in ("y0", "y1", "x0", "x1")} and tied
 
 
+def test_another_true_answer_is_no_rival():
+    dataset = make_dataset(train=[("x", "r", "y"), ("x", "r", "z"), ("x", "s", "u")], aux=[], test=[])
+    trainer, entity = trainer_of(dataset), dataset.entities.id
+    scores = torch.zeros(1, len(dataset.entities))
+    scores[0, entity("z")] = 9.0
+    trainer.network = lambda *_: scores  # type: ignore[assignment]
+    losses = []
+    for relation, answer in (("r", "y"), ("s", "u")):
+        asked = torch.tensor([[entity("x"), dataset.relations.id(relation), entity(answer)]])
+        losses.append(float(trainer._loss(asked, trainer.edges)))
+    assert losses[0] == pytest.approx(np.log(3))  # among x, y and u
+    assert losses[1] == pytest.approx(np.log(3 + np.exp(9)), rel=1e-5)
+
+
 def chained() -> InductiveDataset:
     """Who works at a firm of a town pays there: a way of two steps, beside ties that mean nothing."""
     rng = np.random.default_rng(0)
