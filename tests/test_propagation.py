@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from newcomer.nn import fused
 from newcomer.nn.propagation import (
     DIM,
     LAYERS,
@@ -13,6 +14,7 @@ from newcomer.nn.propagation import (
     slopes_by_edges,
     summed_by_edges,
 )
+from newcomer.nn.sparse import Rows
 from nn_oracle import one_thread
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -138,3 +140,34 @@ def test_without_any_edge_everyone_but_the_one_asked_about_is_the_same():
     found = network()([nothing], torch.tensor([4]), torch.tensor([0]), ENTITIES)[0]
     torch.testing.assert_close(found[[1, 2, 3, 5, 6, 7, 8]], found[:1].expand(7))
     assert not torch.isclose(found[4], found[0])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("questions", [1, 5, 64, 70])
+@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "by edges"])
+def test_a_gpu_adds_as_a_processor_does_and_twice_the_same(monkeypatch, questions, kernels):
+    if kernels and not fused.available():
+        pytest.skip("needs Triton")
+    monkeypatch.setattr(fused, "available", lambda: kernels)
+    facts = facts_at_random(400)
+    facts[:200, 2] = 4  # more edges than one block holds
+    edges = edges_of(facts)
+    edges = edges.seen_with((torch.rand(len(edges.relations), generator=seeded(2)) < 0.8).float())
+    vectors = torch.randn(ENTITIES, questions, DIM, generator=seeded(3))
+    scales = torch.randn(2 * RELATIONS, DIM, generator=seeded(4))
+
+    def on(device: str) -> list[torch.Tensor]:
+        moved = PathEdges(
+            Rows(edges.rows.offsets.to(device), edges.rows.columns.to(device), ENTITIES),
+            edges.relations.to(device),
+            edges.weights.to(device),
+            RELATIONS,
+        )
+        given = [vectors.to(device).requires_grad_(), scales.to(device).requires_grad_()]
+        sums = handed_on(moved, *given)
+        return [sums.detach().cpu(), *(one.cpu() for one in torch.autograd.grad(sums.square().sum(), given))]
+
+    expected, found, again = on("cpu"), on("cuda"), on("cuda")
+    for by_processor, one, other in zip(expected, found, again, strict=True):
+        assert torch.equal(one, other)
+        assert torch.allclose(one, by_processor, rtol=1e-4, atol=1e-3 * float(by_processor.abs().max()))

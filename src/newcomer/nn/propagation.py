@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from newcomer.nn import fused
 from newcomer.nn.layers import glorot
 from newcomer.nn.sparse import Rows, row_sums, single_rows, weighted_sum
 
@@ -57,6 +58,16 @@ class PathEdges:
         """For each entity the edges that lead to it."""
         turned, order = self.rows.transposed
         return Rows(turned.offsets, order, len(order))
+
+    @property
+    def handing(self) -> fused.Handing:
+        """The rows, for kernels."""
+        return fused.Handing(self.rows, self.by_place.columns, self.relations, self.weights)
+
+    @property
+    def turned_handing(self) -> fused.Handing:
+        """The same edges from their other ends."""
+        return fused.Handing(*self.rows.transposed, self.relations, self.weights)
 
     @cached_property
     def arrays(self) -> tuple[Ids, Ids, Ids, Numbers]:
@@ -154,7 +165,7 @@ def handed_on(edges: PathEdges, vectors: Tensor, scales: Tensor) -> Tensor:
 
 
 class _HandedOn(torch.autograd.Function):
-    """On a processor by compiled loops, without a vector for each edge; on a GPU, where those pay, with them."""
+    """By compiled loops or kernels, without a vector for each edge; on a GPU that lacks them, with one."""
 
     @staticmethod
     def forward(ctx: Any, edges: PathEdges, vectors: Tensor, scales: Tensor) -> Tensor:
@@ -162,13 +173,18 @@ class _HandedOn(torch.autograd.Function):
         ctx.save_for_backward(vectors, scales)
         if not vectors.is_cuda:
             return torch.from_numpy(_summed(*edges.arrays, _array(vectors), _array(scales)))
-        return summed_by_edges(edges, vectors, scales)
+        if not fused.available():
+            return summed_by_edges(edges, vectors, scales)
+        return fused.summed(edges.handing, vectors, scales)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         (vectors, scales), edges = ctx.saved_tensors, ctx.edges
-        if gradients[0].is_cuda:
+        if gradients[0].is_cuda and not fused.available():
             return None, *slopes_by_edges(edges, vectors, scales, gradients[0])
+        if gradients[0].is_cuda:
+            of_vectors, by_edge = fused.slopes(edges.turned_handing, vectors, scales, gradients[0])
+            return None, of_vectors, _by_relation(edges, by_edge)
         tables = _array(vectors), _array(scales), _array(gradients[0])
         found = _slopes(*edges.arrays, *tables)  # type: ignore[call-arg]
         return None, *map(torch.from_numpy, found)
@@ -184,10 +200,15 @@ def slopes_by_edges(edges: PathEdges, vectors: Tensor, scales: Tensor, gradient:
     """The gradients of the vectors and of the scales."""
     wanted = gradient[edges.rows.row_ids()] * edges.weights[:, None, None]
     by_edge = (wanted * vectors[edges.rows.columns]).sum(dim=1)
-    turned, order = edges.by_relation.transposed
-    for_scales = weighted_sum(Rows(turned.offsets, order, len(order)), torch.ones_like(edges.weights), by_edge)
+    for_scales = _by_relation(edges, by_edge)
     wanted = wanted * scales[edges.relations][:, None]
     return _sums(edges.by_neighbor, torch.ones_like(edges.weights), wanted), for_scales
+
+
+def _by_relation(edges: PathEdges, by_edge: Tensor) -> Tensor:
+    """(relations, d): the sums of what each edge has, (edges, d)."""
+    turned, order = edges.by_relation.transposed
+    return weighted_sum(Rows(turned.offsets, order, len(order)), torch.ones_like(edges.weights), by_edge)
 
 
 def _sums(rows: Rows, weights: Tensor, said: Tensor) -> Tensor:
