@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from newcomer.nn import fused
+from newcomer.nn.fused_layer import updated
 from newcomer.nn.layers import glorot
 from newcomer.nn.sparse import Rows, row_sums, single_rows, weighted_sum
 
@@ -130,15 +131,23 @@ class Propagation(nn.Module):
         handing = parts if len(parts) == 1 else [one for one in parts if bool((sources < one.rows.width).any())]
         vectors = start
         for scales, gate, mix, norm in zip(self.scales, self.gates, self.mixes, self.norms, strict=True):
-            told = start + _over_all([handed_on(one, vectors, scales) for one in handing], num_entities)
-            handing = parts
-            told = told * (1 + torch.tanh(gate(asked)))
-            small = torch.sign(told) * torch.log1p(told.abs())
-            heard = torch.cat([vectors, small, told / sizes[:, None, None]], dim=2)
-            vectors = vectors + torch.relu(norm(mix(heard)))
-        answers = torch.cat([vectors, asked.expand_as(vectors)], dim=2)
-        scores = nn.functional.linear(torch.relu(self.first(answers)), self.last)
-        return scores[:, :, 0].T
+            sums = _over_all([handed_on(one, vectors, scales) for one in handing], num_entities)
+            handing, gain = parts, 1 + torch.tanh(gate(asked))
+            if sums.is_cuda and fused.available():
+                vectors = updated(vectors, sums, sources, asked, gain, sizes, *mix.parameters(), *norm.parameters())
+            else:
+                vectors = vectors + torch.relu(norm(mix(_heard(vectors, (start + sums) * gain, sizes))))
+        # The network of [h_v ; z_q], without a copy of z_q for every v.
+        weight = self.first.weight
+        asked_for = nn.functional.linear(asked, weight[:, DIM:], self.first.bias)
+        inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM]) + asked_for)
+        return nn.functional.linear(inner, self.last)[:, :, 0].T
+
+
+def _heard(vectors: Tensor, told: Tensor, sizes: Tensor) -> Tensor:
+    """(entities, questions, 3 d): what a layer mixes."""
+    small = torch.sign(told) * torch.log1p(told.abs())
+    return torch.cat([vectors, small, told / sizes[:, None, None]], dim=2)
 
 
 def _linear(given: int, wanted: int, generator: torch.Generator) -> nn.Linear:
