@@ -5,7 +5,6 @@ way back reads three and writes two. Gradients that all rows have a part in are 
 programs, each over its own rows in their order, and then over the programs: the same bits in every run.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,25 +13,13 @@ from torch import Tensor
 
 PRECISION = "ieee"  # of products of matrices
 WIDEST = 8  # questions in a tile
+ROWS = 16  # entities times questions, of a tile: of more, a thread has too few registers for the products
 PROGRAMS = 528  # about so many on the way back: the buffers have a slot for each
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """Rows that one program has at a time, and its warps."""
-
-    rows: int
-    warps: int
-
-
-def forward_tiling(size: int) -> Tiling:
-    """For vectors of this size."""
-    return Tiling(64, 4)
-
-
-def backward_tiling(size: int) -> Tiling:
-    """For vectors of this size."""
-    return Tiling(64, 4)
+def pays(questions: int) -> bool:
+    """Whether there are enough questions for a whole tile; of other tiles there would have to be a kernel each."""
+    return questions >= WIDEST and _kernels() is not None
 
 
 def updated(
@@ -65,29 +52,25 @@ class _Updated(torch.autograd.Function):
     def forward(ctx: Any, *tables: Tensor) -> Tensor:
         ctx.save_for_backward(*tables)
         vectors, (entities, questions, size) = tables[0], tables[0].shape
-        tiling, result = forward_tiling(size), torch.empty_like(vectors)
-        wide, blocks = _question_blocks(questions)
-        grid = (blocks * _blocks(entities, tiling.rows // wide),)
-        shape = entities, questions, blocks, size, tiling.rows, wide, PRECISION
-        _kernels().layer[grid](*tables, result, *shape, num_warps=tiling.warps)
+        result, (wide, blocks) = torch.empty_like(vectors), _question_blocks(questions)
+        grid = (blocks * _blocks(entities, ROWS // wide),)
+        _kernels().layer[grid](*tables, result, entities, questions, blocks, size, ROWS, wide, PRECISION)
         return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         tables = ctx.saved_tensors
         vectors, sources, (entities, questions, size) = tables[0], tables[2], tables[0].shape
-        tiling, (wide, blocks) = backward_tiling(size), _question_blocks(questions)
-        tiles = _blocks(entities, tiling.rows // wide)
+        wide, blocks = _question_blocks(questions)
+        tiles = _blocks(entities, ROWS // wide)
         shares = max(1, min(tiles, PROGRAMS // blocks))
         of_vectors, of_sums = torch.empty_like(vectors), torch.empty_like(vectors)
         of_weight = vectors.new_empty(shares * blocks, 3, size, size)
         of_rest = vectors.new_empty(shares * blocks, 3, size)
         of_gain = vectors.new_empty(shares, blocks * wide, size)
         found = of_vectors, of_sums, of_weight, of_rest, of_gain
-        shape = entities, questions, blocks, tiles, shares, size, tiling.rows, wide, PRECISION
-        _kernels().layer_slopes[(shares * blocks,)](
-            *tables, gradients[0].contiguous(), *found, *shape, num_warps=tiling.warps
-        )
+        shape = entities, questions, blocks, tiles, shares, size, ROWS, wide, PRECISION
+        _kernels().layer_slopes[(shares * blocks,)](*tables, gradients[0].contiguous(), *found, *shape)
         of_asked = of_sums[sources, torch.arange(questions, device=sources.device)]  # it was added there
         by_part = of_weight.sum(dim=0).permute(1, 0, 2).reshape(size, 3 * size)
         rest = of_rest.sum(dim=0)
@@ -107,7 +90,9 @@ def _blocks(number: int, size: int) -> int:
 
 @cache
 def _kernels() -> Any:
-    """The module of kernels, which only those load who have Triton."""
-    from newcomer.nn import fused_layer_kernels
-
+    """The module of kernels, or `None` without Triton."""
+    try:
+        from newcomer.nn import fused_layer_kernels
+    except ImportError:
+        return None
     return fused_layer_kernels

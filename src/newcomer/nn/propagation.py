@@ -20,8 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from newcomer.nn import fused
-from newcomer.nn.fused_layer import updated
+from newcomer.nn import fused, fused_layer
 from newcomer.nn.layers import glorot
 from newcomer.nn.sparse import Rows, row_sums, single_rows, weighted_sum
 
@@ -133,8 +132,9 @@ class Propagation(nn.Module):
         for scales, gate, mix, norm in zip(self.scales, self.gates, self.mixes, self.norms, strict=True):
             sums = _over_all([handed_on(one, vectors, scales) for one in handing], num_entities)
             handing, gain = parts, 1 + torch.tanh(gate(asked))
-            if sums.is_cuda and fused.available():
-                vectors = updated(vectors, sums, sources, asked, gain, sizes, *mix.parameters(), *norm.parameters())
+            if sums.is_cuda and fused_layer.pays(len(queries)):
+                of_layer = *mix.parameters(), *norm.parameters()
+                vectors = fused_layer.updated(vectors, sums, sources, asked, gain, sizes, *of_layer)
             else:
                 vectors = vectors + torch.relu(norm(mix(_heard(vectors, (start + sums) * gain, sizes))))
         # The network of [h_v ; z_q], without a copy of z_q for every v.
