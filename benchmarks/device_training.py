@@ -1,4 +1,4 @@
-"""Training on a GPU: epochs of the paper's settings, their parts, sparse products against the memory's speed.
+"""Training on a GPU: epochs of the paper's settings, their parts, sparse products against the memory's speed, paths.
 
     PYTHONPATH=src python benchmarks/device_training.py DATA --out figures.json [--full]
 
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -28,10 +29,12 @@ from harness import Bar, finish
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import InductiveDataset
+from newcomer.nn import fused, fused_layer
 from newcomer.nn.sparse import Rows, weighted_sum
 from newcomer.training.fit import DEVICES, Fitted, Listener, choose_device, fit
 from newcomer.training.graph import TrainingGraph
 from newcomer.training.loop import Trainer
+from newcomer.training.propagating import PathTrainer
 
 EPOCHS = 5
 EPOCH_SECONDS, FIT_SECONDS = 1.5, 180.0
@@ -40,6 +43,8 @@ COPIED_BYTES = {"cuda": 1 << 31, "cpu": 1 << 26}
 MADE_UP_EDGES = {"cuda": 20_000_000, "cpu": 200_000}  # vectors far beyond any cache of the GPU
 EDGES_AN_ENTITY = 20
 ROUNDS, CALLS = 5, 10
+PATH_STEPS = {"cuda": 60, "cpu": 1}
+BY_KERNELS = 0.5  # of the seconds that a step of paths takes with a vector for each edge
 
 
 class Report:
@@ -209,6 +214,35 @@ def product_bytes(rows: Rows, values: Tensor, vectors: Tensor) -> tuple[int, int
     return both + entries * a_vector, both + rows.width * a_vector
 
 
+def paths(dataset: InductiveDataset, report: Report) -> None:
+    """A step of learning what paths say: by kernels, where there are any, and beside it with a vector for each edge."""
+    found = {"as it is": path_steps(dataset, report.device)}
+    if report.device.type == "cuda" and fused.available():
+        again = path_steps(dataset, report.device)
+        with patch.object(fused, "_kernels", lambda: None), patch.object(fused_layer, "_kernels", lambda: None):
+            found["by edges"] = path_steps(dataset, report.device)
+        taken, others = found["as it is"]["seconds"], found["by edges"]["seconds"]
+        report.bar(Bar("a step of paths by kernels, of one by edges", taken / others, BY_KERNELS))
+        found["as it is"]["same_again"] = again["loss"] == found["as it is"]["loss"]
+    report.add("seconds of a step of learning what paths say", found)
+
+
+def path_steps(dataset: InductiveDataset, device: torch.device) -> dict[str, Any]:
+    """Seconds a step after a first few, the most memory, and the last loss."""
+    steps, wait = PATH_STEPS[device.type], wait_for(device)
+    trainer = PathTrainer(dataset.observed, int(dataset.is_seen.sum()), 10 * steps, 0, device)
+    for number in range(2):
+        trainer.step(number)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    wait()
+    start = time.perf_counter()
+    losses = [trainer.step(2 + number) for number in range(steps)]
+    wait()
+    figures = {"seconds": (time.perf_counter() - start) / steps, "loss": losses[-1]}
+    return figures | ({"peak_bytes": torch.cuda.max_memory_allocated()} if device.type == "cuda" else {})
+
+
 def whole_fit(dataset: InductiveDataset, config: Config, report: Report) -> None:
     """A fit as a user runs it: mining, search with validation, final model."""
     stages, start = Stages(), time.perf_counter()
@@ -239,6 +273,7 @@ def main() -> None:
     graph = epochs(dataset, config, report).graph
     for measure in (parts, layers, products):
         measure(graph, config, report)
+    paths(dataset, report)
     report.add("seconds in all, before a whole fit", {"seconds": time.perf_counter() - start})
     if options.full:
         whole_fit(dataset, config, report)

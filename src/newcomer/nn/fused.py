@@ -67,7 +67,7 @@ def slopes(handing: Handing, vectors: Tensor, scales: Tensor, gradient: Tensor) 
         questions,
         size,
         _power_of_two(questions),
-        num_warps=2,  # few, for each edge's sum over the questions keeps all of them waiting
+        num_warps=8,
     )
     return _rows_of(handing, sums), by_edge
 
