@@ -329,6 +329,40 @@ def test_rivals_stand_for_everyone(encoder, own_weight):
     assert np.mean(some) == pytest.approx(np.mean(everyone), rel=0.03)
 
 
+ROWS_ALONE = {"rivals": SEEN // 2, "optimiser": "adagrad", "grad_clip": 0.0, "dropout": 0.0, "own_answers": True}
+
+
+@pytest.mark.parametrize("settings", [{}, {"own_weight": 1.0}, {"virtual_weight": 0.0, "n3": 0.1, "l2": 0.0}])
+def test_moving_the_rows_of_a_batch_is_moving_the_table(settings):
+    few, whole_table = (Trainer(config_of("foldin", **ROWS_ALONE, **settings), GRAPH, CPU) for _ in range(2))
+    assert few.model.encoder.learns_rows
+    whole_table.model.encoder.learns_rows = False
+    for number in range(3):
+        found, wanted = few.epoch(number), whole_table.epoch(number)
+        assert found.loss == pytest.approx(wanted.loss, rel=1e-5)
+        assert few.model.encoder.vectors.grad.is_sparse
+    for one, other in zip(few.model.parameters(), whole_table.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"optimiser": "adam"}, {"rivals": None}, {"rivals": SEEN}, {"grad_clip": 1.0}, {"dropout": 0.1}],
+    ids=str,
+)
+def test_where_others_move_too_the_table_is_moved(settings):
+    assert not Trainer(config_of("foldin", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.learns_rows
+    assert not Trainer(config_of("mean", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.learns_rows
+
+
+def test_vectors_that_are_looked_up_are_trained_without_a_look_at_edges():
+    usual, blind = (Trainer(config_of("foldin"), GRAPH, CPU) for _ in range(2))
+    blind._all_edges = whole(GRAPH, torch.zeros(len(GRAPH.facts) + len(GRAPH.virtual)))
+    for trainer in (usual, blind):
+        trainer.epoch(0)
+    assert same(usual, blind)
+
+
 @pytest.mark.parametrize("encoder", ["vn", "mean", "lan"])
 @pytest.mark.parametrize("fanout", [None, 10_000])
 def test_who_practises_is_an_answer_as_newcomers_are(encoder, fanout, monkeypatch):
@@ -404,7 +438,7 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
         torch.testing.assert_close(scores, scores[:1].expand_as(scores))
 
 
-@every_encoder
+@every_encoder_through_edges
 def test_a_step_sees_nothing_of_what_it_predicts(encoder, monkeypatch):
     trainer, seen = trained(config_of(encoder), epochs=0), []
     states = trainer.model.encoder.states

@@ -45,6 +45,11 @@ class Encoder(nn.Module, ABC):
         # Vectors of length about one, whatever the number of entities: a product of three must not vanish.
         self.vectors = nn.Parameter((torch.rand(num_seen, dim, generator=generator) * 2 - 1) * (3.0 / dim) ** 0.5)
         self.dropout = dropout
+        self.learns_rows = False  # whether the trained vectors' gradient is kept of those looked up alone
+
+    def look_up(self, entities: Tensor, table: Tensor) -> Tensor:
+        """(n, d): rows of a table of vectors."""
+        return functional.embedding(entities, table, sparse=self.learns_rows and table is self.vectors)
 
     def inputs(self, nodes: Tensor | None = None) -> Tensor:
         """Input vectors of the seen entities, or of some of them."""

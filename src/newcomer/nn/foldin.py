@@ -206,7 +206,7 @@ class FoldInEncoder(Encoder):
 
     def plain(self, states: States, entities: Tensor) -> Tensor:
         """The vectors themselves."""
-        return torch.nn.functional.embedding(entities, states.layers[0])
+        return self.look_up(entities, states.layers[0])
 
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         vectors = self.plain(states, entities)

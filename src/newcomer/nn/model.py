@@ -58,7 +58,7 @@ class Model(nn.Module):
         """(n, d): vectors of ``entities`` as tails of ``relations``."""
         if not self.own_answers:
             return self.encoder.embed(states, entities, self.inverse(relations))
-        vectors = functional.embedding(entities, states.layers[0])
+        vectors = self.encoder.look_up(entities, states.layers[0])
         if states.newcomers == 0:
             return vectors
         arrived = torch.nonzero(entities >= len(states.layers[0]) - states.newcomers)[:, 0]
@@ -144,8 +144,8 @@ class Model(nn.Module):
         """The scores of what is asked with the tails, and with all others or those of them who are rivals."""
         if rivals is None:
             return _apart(self.decoder.fit_candidates(asked, everyone), tails)
-        of_tails = self.decoder.fit_pairs(asked, functional.embedding(tails, everyone))
-        scores = self.decoder.fit_candidates(asked, functional.embedding(rivals, everyone))
+        of_tails = self.decoder.fit_pairs(asked, self.encoder.look_up(tails, everyone))
+        scores = self.decoder.fit_candidates(asked, self.encoder.look_up(rivals, everyone))
         return of_tails, scores.masked_fill(rivals == tails[:, None], -torch.inf)
 
     def own_contrast(
@@ -155,7 +155,7 @@ class Model(nn.Module):
         heads, tails = self._ends(triples)
         vectors = self.encoder.inputs()
         if negatives is None:
-            asked = self.decoder.asked(functional.embedding(heads, vectors), along)
+            asked = self.decoder.asked(self.encoder.look_up(heads, vectors), along)
             return self._among(asked, vectors, tails, rivals)
         ids = heads, tails, negatives.entities.reshape(-1)
         of_heads, of_tails, rivals = torch.split(

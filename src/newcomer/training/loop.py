@@ -13,6 +13,7 @@ is left to infer it from, yet that an entity has become empty would give it away
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -77,6 +78,7 @@ class Trainer:
             self.model.encoder.learn_implications(graph.edges(stated))
         if isinstance(self.model.encoder, FoldInEncoder):
             self._prepare_folding(self.model.encoder)
+        self.model.encoder.learns_rows = self._touches_few()
         self.labels = torch.full((len(graph.virtual),), FIRST_LABELS[config.model.labels], device=device)
         self.optimiser = self._optimiser()
 
@@ -86,6 +88,26 @@ class Trainer:
             return torch.optim.Adagrad(parameters, lr=rate)
         # One launch for all parameters where launches are what costs.
         return torch.optim.Adam(parameters, lr=rate, fused=self.device.type == "cuda")
+
+    def _touches_few(self) -> bool:
+        """Whether a batch moves the vectors of its own entities and of drawn rivals only, and the others need no look.
+
+        Adagrad leaves a number without a gradient as it is. On a GPU the whole table takes no time, and always the same
+        order of addition.
+        """
+        training = self.config.training
+        drawn = training.rivals is not None and training.rivals < self.graph.num_entities
+        moved_alone = training.optimiser == "adagrad" and not training.grad_clip and not self.config.model.dropout
+        return self.device.type == "cpu" and self._is_edgeless and drawn and moved_alone
+
+    @property
+    def _is_edgeless(self) -> bool:
+        """Whether training looks at no edge: vectors are looked up, and nobody practises being new."""
+        return self.model.encoder.hops == 0 and not self.config.training.newcomer_share
+
+    @cached_property
+    def _all_edges(self) -> View:
+        return whole(self.graph, self._weights(torch.zeros(len(self.graph.virtual), device=self.device)))
 
     def _prepare_folding(self, encoder: FoldInEncoder) -> None:
         """Draw whom newcomers are compared with, and mark the relations that nobody told of."""
@@ -126,7 +148,7 @@ class Trainer:
         """Learn from a mini-batch; gives (3,): the loss, and the parts of facts and of virtual triples."""
         training = self.config.training
         triples, negatives = self._questions(facts, generator)
-        view = self._view(self._without(facts, virtual, generator), triples, negatives, virtual, generator)
+        view = self._view(facts, triples, negatives, virtual, generator)
         placed = None if negatives is None else view.negatives(negatives)
         states, asked, wrong, arriving = self._practise(view, view.triples(triples), placed, generator)
         claims, grounds = self._claims(virtual)
@@ -151,14 +173,16 @@ class Trainer:
 
     def _view(
         self,
-        weights: Tensor,
+        facts: Tensor,
         triples: Tensor,
         negatives: Negatives | None,
         virtual: Tensor,
         generator: torch.Generator,
     ) -> View:
         """The graph that this batch is embedded over."""
-        fanout = self.config.training.fanout
+        if self._is_edgeless:
+            return self._all_edges
+        weights, fanout = self._without(facts, virtual, generator), self.config.training.fanout
         if fanout is None:
             return whole(self.graph, weights)
         ends = [triples[:, ::2].reshape(-1), self.graph.mentioned(virtual)]
@@ -223,7 +247,9 @@ class Trainer:
     ) -> tuple[Tensor, Tensor]:
         """Scores of the triples asked, and with everyone as a tail; who practises being new is so as an answer, too."""
         encoder = self.model.encoder
-        known = states.layers[0][: len(states.layers[0]) - states.newcomers]
+        known = states.layers[0]
+        if states.newcomers:
+            known = known[: -states.newcomers]
         everyone = known if view.nodes is None else encoder.inputs()
         if len(arriving):
             ids = arriving if view.nodes is None else view.nodes[arriving]
@@ -313,7 +339,7 @@ class Trainer:
     def _penalty(self, triples: Tensor, along: Tensor) -> Tensor:
         """What large vectors cost: by their squares, by the cubes of their numbers."""
         training, decoder = self.config.training, self.model.decoder
-        vectors = functional.embedding(triples[:, ::2], self.model.encoder.vectors)
+        vectors = self.model.encoder.look_up(triples[:, ::2], self.model.encoder.vectors)
         cost = training.l2 * (vectors.square().mean() + decoder.penalty(along))
         if training.n3:
             cost = cost + training.n3 * (decoder.cubes(vectors).sum() + decoder.cubes(along).sum()) / len(triples)
