@@ -24,10 +24,11 @@ import torch
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, InductiveDataset, Mask
+from newcomer.rules.company import Company
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.tasks.link_prediction import Queries, RankingProtocol, evaluate_under
-from newcomer.training.blend import PATHS, VOICES, Examples, examples, weights_for
+from newcomer.training.blend import COMPANY, PATHS, VOICES, Examples, examples, voices_of, weights_for
 from newcomer.training.fit import DEVICES, Fitted, fit
 from newcomer.training.propagating import Paths, PathScorer
 from newcomer.training.scorer import ModelScorer
@@ -43,8 +44,9 @@ TOGETHER = {  # what is left out at once
     "without link": ("link",),
     "without frequency": ("frequency",),
     "without newcomer": ("newcomer",),
+    "without company": (COMPANY,),
     "without paths": (PATHS,),
-    "network and newcomer alone": tuple(voice for voice in (*VOICES, PATHS) if voice not in ("network", "newcomer")),
+    "network and newcomer alone": tuple({*VOICES, COMPANY, PATHS} - {"network", "newcomer"}),
 }
 METRICS = ("mrr", "hits@1", "hits@10", "mr")
 
@@ -67,8 +69,9 @@ def network_of(fitted: Fitted) -> ModelScorer:
     )
 
 
-def ranker_of(rules: RuleSet, dataset: InductiveDataset, threads: int) -> RuleRanker:
-    return RuleRanker.build(rules, dataset.own_facts, dataset.observed, threads=threads)
+def ranker_of(rules: RuleSet, dataset: InductiveDataset, threads: int, hears_all: bool) -> RuleRanker:
+    company = Company.of(dataset.known_facts(), int(dataset.is_seen.sum())) if hears_all else None
+    return RuleRanker.build(rules, dataset.own_facts, dataset.observed, threads=threads, company=company)
 
 
 def rows_of(batch: Examples, chosen: Mask) -> Examples:
@@ -76,13 +79,15 @@ def rows_of(batch: Examples, chosen: Mask) -> Examples:
     return Examples(*(part[torch.from_numpy(chosen)] for part in batch))
 
 
-def cross_scores(batches: list[Examples], first: Mask, silent: Collection[str]) -> npt.NDArray[np.float32]:
+def cross_scores(
+    batches: list[Examples], names: Collection[str], first: Mask, silent: Collection[str]
+) -> npt.NDArray[np.float32]:
     """(queries, entities): scores by weights learned on the other half of the queries."""
     ends = np.cumsum([0] + [len(batch.answers) for batch in batches])
     parts = [slice(start, end) for start, end in pairwise(ends.tolist())]
     found: npt.NDArray[np.float32] = np.empty((len(first), batches[0].voices.shape[1]), dtype=np.float32)
     for half in (first, ~first):
-        learned = weights_for([rows_of(b, ~half[part]) for b, part in zip(batches, parts, strict=True)], silent)
+        learned = weights_for([rows_of(b, ~half[part]) for b, part in zip(batches, parts, strict=True)], names, silent)
         for batch, part in zip(batches, parts, strict=True):
             found[part][half[part]] = (batch.voices[torch.from_numpy(half[part])] @ torch.from_numpy(learned)).numpy()
     return found
@@ -135,18 +140,19 @@ def rows(
     exam = hold_out_newcomers(dataset, config, full)
     network, half = network_of(fitted), first_half(exam.queries, config.seed)
     everyone, paths = len(exam.dataset.entities), paths_of(fitted, exam)
-    ranker = ranker_of(fitted.rules, exam.dataset, threads)
+    names = voices_of(config.model.company, paths is not None)
+    ranker = ranker_of(fitted.rules, exam.dataset, threads, config.model.company)
     batches = list(examples(network, ranker, exam.dataset, exam.queries, everyone, paths))
     for name, silent in TOGETHER.items():
-        if paths is not None or silent != (PATHS,):
-            yield name, graded(exam, cross_scores(batches, half, silent))
+        if len(silent) != 1 or silent[0] in names:
+            yield name, graded(exam, cross_scores(batches, names, half, silent))
     del batches
     for kind in np.unique(fitted.rules.kinds).tolist():
         left = fitted.rules.where(fitted.rules.kinds != kind)
-        ranker = ranker_of(left, exam.dataset, threads)
+        ranker = ranker_of(left, exam.dataset, threads, config.model.company)
         batches = list(examples(network, ranker, exam.dataset, exam.queries, everyone, paths))
         name = f"without rules of the kind {Kind(kind).name.lower()}"
-        yield name, graded(exam, cross_scores(batches, half, ()))
+        yield name, graded(exam, cross_scores(batches, names, half, ()))
 
 
 def table(files: list[Path]) -> str:

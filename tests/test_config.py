@@ -70,6 +70,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.residual": st.booleans(),
     "model.relation_shifts": st.booleans(),
     "model.evidence": st.booleans(),
+    "model.company": st.booleans(),
     "model.propagation": st.booleans(),
     "model.judge": st.booleans(),
     "model.constrained": st.booleans(),
@@ -109,7 +110,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
 
 
 def go_together(settings: dict[str, Any]) -> bool:
-    if settings.get("model.propagation") and not settings.get("model.evidence"):
+    if not settings.get("model.evidence") and (settings.get("model.propagation") or settings.get("model.company")):
         return False
     return not (settings.get("model.own_answers") and settings.get("training.newcomer_answers"))
 

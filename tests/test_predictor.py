@@ -43,6 +43,7 @@ DATASET = world(
 )  # newcomers are tied to newcomers, and all members to a new club
 ATLANTIS = [("Atlantis", "lives_in", "city1"), ("Atlantis", "knows", "p02"), ("p05", "knows", "Atlantis")]
 BLENDED = ("model.evidence=yes", "model.constrained=no")
+HEARING = "model.company=yes"
 ASKED = ["q0", "q1", "q2", "q3", "club", "p00", "p05", "city1", "land1"]
 EVERY_KIND = "rules.kinds=one,two,both,constant,exists"
 
@@ -101,6 +102,10 @@ CASES = [
     FOLDED,
     (*FOLDED, "model.decoder=complex", EVERY_KIND, *BLENDED),
     (*FOLDED, *BLENDED, "model.propagation=yes", "training.propagation_steps=9"),
+    (*FOLDED, *BLENDED, HEARING),
+    (*FOLDED, *BLENDED, HEARING, "model.propagation=yes", "training.propagation_steps=9"),
+    ("protocol=refreshed", EVERY_KIND, *BLENDED, HEARING),
+    ("training.final_fit=no", "rules.paths=no", *BLENDED, HEARING),
     ("model.query_aware=no", "model.decoder=transe"),
     ("protocol=refreshed", EVERY_KIND, *BLENDED),
     ("protocol=refreshed", EVERY_KIND),
@@ -171,7 +176,11 @@ def test_tails_and_heads_are_in_the_order_of_evaluation_without_what_is_known(ch
                 assert {a.entity for a in ask(*pair, k=100, known=True)} == set(names)
 
 
-@pytest.mark.parametrize("changes", [(), BLENDED, ("model.encoder=mean",), ("protocol=refreshed", EVERY_KIND)], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [(), BLENDED, (*BLENDED, HEARING), ("model.encoder=mean",), ("protocol=refreshed", EVERY_KIND)],
+    ids=str,
+)
 def test_removing_undoes_adding_to_the_bit(changes):
     predictor = model(*changes)
     before = snapshot(predictor)

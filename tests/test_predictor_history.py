@@ -42,6 +42,7 @@ POOL = sorted(
     }
 )
 BLENDED = ("model.evidence=yes", "model.constrained=no")
+HEARING = (*BLENDED, "model.company=yes")
 NAMING = ("protocol=refreshed", "rules.kinds=one,two,both,constant,exists")
 
 
@@ -107,7 +108,15 @@ class History:
 
 
 @pytest.mark.parametrize(
-    ("changes", "operations"), [(BLENDED, 10_000), ((), 200), (NAMING, 40), (("model.encoder=lan",), 100)], ids=str
+    ("changes", "operations"),
+    [
+        (BLENDED, 10_000),
+        ((*BLENDED, "model.company=yes"), 1_000),
+        ((), 200),
+        (NAMING, 40),
+        (("model.encoder=lan",), 100),
+    ],
+    ids=str,
 )
 def test_any_history_leaves_the_answers_of_a_fresh_model(changes, operations):
     rng, history = np.random.default_rng(3), History(trained(*changes, "rules.paths=no"))

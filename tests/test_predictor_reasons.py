@@ -10,9 +10,9 @@ from newcomer.predictor import Predictor
 from newcomer.predictor.answers import Grounding
 from newcomer.predictor.reasons import Query, in_order
 from newcomer.predictor.walks import Walks
-from newcomer.training.blend import VOICES
+from newcomer.training.blend import voices_of
 from nn_oracle import one_thread
-from test_predictor import ATLANTIS, BLENDED, DATASET, EVERY_KIND, forgetful, model, trained
+from test_predictor import ATLANTIS, BLENDED, DATASET, EVERY_KIND, HEARING, forgetful, model, trained
 from training_world import FOLDED, parts, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -76,21 +76,24 @@ def test_reasons_for_seen_entities_come_from_observed_facts():
     assert answer.because.without is None
 
 
-@pytest.mark.parametrize("changes", [BLENDED, (*FOLDED, *BLENDED)], ids=["blended", "folded"])
+@pytest.mark.parametrize(
+    "changes", [BLENDED, (*FOLDED, *BLENDED), (*FOLDED, *BLENDED, HEARING)], ids=["blended", "folded", "hearing"]
+)
 def test_a_score_is_the_sum_of_what_each_voice_gives(changes):
     predictor = model(EVERY_KIND, *changes)
     predictor.add(ATLANTIS)
+    names = voices_of(HEARING in changes, paths=False)
     asked = [("Atlantis", "citizen_of"), ("q0", "knows"), ("p00", "citizen_of")]
     found = [answer for name, relation in asked for answer in predictor.tails(name, relation, k=40)]
     found += predictor.heads("citizen_of", "land1", k=40)
     for answer in found:
         parts = answer.because.parts
-        assert tuple(parts) == VOICES
+        assert tuple(parts) == names
         total = np.float32(0.0)
         for part in parts.values():
             total += np.float32(part)
         assert answer.score == total
-    for voice in VOICES:
+    for voice in names:
         assert len({answer.because.parts[voice] for answer in found}) > 1, f"{voice} says the same of all"
     one = predictor.suggest("Atlantis", k=1)[0]
     assert sum(one.because.parts.values()) == pytest.approx(one.score, abs=1e-5)

@@ -11,9 +11,10 @@ import pytest
 
 from newcomer.errors import OptionError
 from newcomer.graph import stack_rows
+from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.grounding import anyone
 from newcomer.rules.index import surroundings
-from newcomer.rules.ranking import Frequencies, RuleRanker
+from newcomer.rules.ranking import RuleRanker
 from rule_oracle import graph_of, groundings, random_rows, random_rules
 
 ENTITIES, RELATIONS = 8, 3

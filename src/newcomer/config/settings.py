@@ -79,6 +79,11 @@ class ModelConfig(Settings):
     evidence: bool = setting(
         False, "Whether all rules have a say in the answer beside the network, weighed on validation newcomers."
     )
+    company: bool = setting(
+        False,
+        "Whether all that is known is heard, other newcomers' facts, too: how often everyone answers, and who is like "
+        "the answers known already (with evidence).",
+    )
     propagation: bool = setting(
         False,
         "Whether paths from the entity asked about have a say, too (with evidence); to learn from more than a few "
@@ -104,6 +109,8 @@ class ModelConfig(Settings):
                 "model.decoder is transe, but the encoder foldin needs distmult or complex; change either, or take "
                 "--preset paper-fb15k"
             )
+        if self.company and not self.evidence:
+            raise OptionError("model.company is true, but has a say beside rules only; set model.evidence=true")
         if self.propagation and not self.evidence:
             raise OptionError(
                 "model.propagation is true, but paths have a say beside rules only; set model.evidence=true"

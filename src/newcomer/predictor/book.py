@@ -265,7 +265,7 @@ class Group:
         stored |= {name: first_free + place for place, name in enumerate(new)}
 
         def number(name: str) -> int:
-            return stored[name] if name in stored else names.seen(name)
+            return stored[name] if name in stored else names.entities.id(name)
 
         stated = {fact for name in ordered for fact in book.facts[name]}
         triples = TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from newcomer.bundle import Bundle
 from newcomer.errors import DatasetError, OptionError, shown
-from newcomer.graph import UNKNOWN, Ids, Mask
+from newcomer.graph import UNKNOWN, Graph, Ids, Mask, concatenate
 from newcomer.predictor.book import Book, Fact, Facts, Group, Names, Stored, Triple
 from newcomer.predictor.seats import FirstSeats, Seat, Seats, seats_of
 from newcomer.predictor.vectors import Arrival, Embedder
 from newcomer.predictor.walks import Walks
+from newcomer.rules.company import Company
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import BlendedScorer, voices_of
@@ -87,6 +88,21 @@ class State:
         here = pairs[1] != UNKNOWN  # others have left, or came again later
         return pairs[0, here], pairs[1, here]
 
+    @cached_property
+    def latest(self) -> Group:
+        """The newcomers whose facts are not those that the model was written with."""
+        changed = self.book.facts.changed
+        return Group.of((name for name, stated in changed.items() if stated), self.book, self.names)
+
+    @cached_property
+    def ids(self) -> Ids:
+        """(candidates,): the id of each, as the model's vocabulary and `latest` have them."""
+        newcomers = self.names.entities.ids(self.newcomers)
+        latest = dict(zip(self.latest.names, self.latest.ids.tolist(), strict=True))
+        for place in np.flatnonzero(newcomers == UNKNOWN).tolist():
+            newcomers[place] = latest[self.newcomers[place]]
+        return np.concatenate([np.arange(self.names.num_seen, dtype=np.int32), newcomers])
+
     def candidate(self, name: str) -> int:
         """The place of an entity among the candidates; an error where it is not there."""
         found = self.names.seen(name) if isinstance(name, str) else UNKNOWN
@@ -146,6 +162,7 @@ class Mind:
         self.observed, self.neighbors = bundle.observed, bundle.neighbors
         self.names = Names(bundle.observed.entities, bundle.observed.relations, graph.num_entities)
         self.blend, self.paths = blend_of(bundle), paths_of(bundle, device)
+        self.hears_all = settings.company and self.blend is not None
         self.walks = Walks.of(bundle, graph.num_entities, self.blend is not None)
         support = beside(bundle, SUPPORT, device, len(graph.virtual))
         options = settings.labels, settings.soft_label_c, settings.constrained
@@ -158,6 +175,7 @@ class Mind:
         self._inferred_later: WeakKeyDictionary[Arrival, Arrival] = WeakKeyDictionary()
         self._texts: WeakKeyDictionary[RuleSet, dict[int, str]] = WeakKeyDictionary()
         self._last_told: tuple[State, str, int, Scores] | None = None
+        self._last_company: tuple[State, Company] | None = None
         self._lock = RLock()
         self._first: State | None = None
         self._first = self._start(bundle, threads)
@@ -315,7 +333,8 @@ class Mind:
         if self.blend is None:
             return {}
         parts = self._blended(state, name, relation, self.blend).parts(*NOBODY)
-        return {voice: part[0] for voice, part in zip(voices_of(self.blend.shape[-1]), parts, strict=True)}
+        voices = voices_of(self.hears_all, self.paths is not None)
+        return {voice: part[0] for voice, part in zip(voices, parts, strict=True)}
 
     def _blended(self, state: State, name: str, relation: int, blend: Scores) -> BlendedScorer:
         """What network and rules say, ready to be weighed."""
@@ -469,10 +488,34 @@ class Mind:
             found = self.walks.evidence(None, seen, relation, starts)
         else:
             found = self.walks.evidence(group, group.id(name) if name in state.seats else seen, relation)
-        of_candidates = [one.name for one in fields(Evidence) if one.name != "facts"]
+        of_candidates = [one.name for one in fields(Evidence) if one.name not in ("facts", "likeness")]
         rows = {one: self._by_candidate(state, group, getattr(found, one)[0]) for one in of_candidates}
         rows["unseen"][self.names.num_seen :] = 1.0  # all who arrived, those whom no rule may come to as well
+        if self.hears_all:
+            company, ids = self.company(state), state.ids
+            new = name in state.seats
+            answers = ids[list(self._stated(state, name, relation))] if new else self._seen_answers(seen, relation)
+            rows["frequency"] = company.answered(relation)[ids]
+            rows["likeness"] = company.likeness(int(ids[state.candidate(name)]), answers)[ids]
         return Evidence(**{name: row[None] for name, row in rows.items()}, facts=found.facts)
+
+    def company(self, state: State) -> Company:
+        """All that is known in a state."""
+        last = self._last_company  # the same for all questions of a state
+        if last is not None and last[0] is state:
+            return last[1]
+        stored = state.book.facts.stored.newcomers
+        gone = [stored[name] for name in state.book.facts.changed if name in stored]
+        found = self._at_first.since(state.latest.facts, np.array(gone, dtype=np.int32))
+        self._last_company = state, found
+        return found
+
+    @cached_property
+    def _at_first(self) -> Company:
+        """All that was known when the model was written."""
+        parts = [self.observed.triples, self.first.book.facts.stored.triples]
+        known = Graph.build(self.names.entities, self.names.relations, concatenate(parts))
+        return Company.of(known, self.names.num_seen)
 
     def _asking_group(self, state: State, name: str) -> Group | None:
         """The newcomers whose facts rules may walk over from an entity."""
@@ -498,11 +541,15 @@ class Mind:
         if name in state.seats:
             mask[list(self._stated(state, name, relation))] = True
             return mask
-        entity = self.names.seen(name)
-        relations, tails = self.observed.adjacency.of(entity)
-        mask[tails[relations == relation]] = True
+        mask[self._seen_answers(self.names.seen(name), relation)] = True
         mask[[state.place(other) for asked, other in state.told_of(name) if asked == relation]] = True
         return mask
+
+    def _seen_answers(self, entity: int, relation: int) -> Ids:
+        """Whom the observed graph has as answers about a seen entity."""
+        relations, tails = self.observed.adjacency.of(entity)
+        answers: Ids = tails[relations == relation]
+        return answers
 
     def _stated(self, state: State, name: str, relation: int) -> Iterator[int]:
         size = self.model.num_relations

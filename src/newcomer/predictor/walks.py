@@ -18,11 +18,12 @@ import numpy.typing as npt
 from newcomer.bundle import Bundle
 from newcomer.graph import Adjacency, Graph, Ids, TripleArray, read_only
 from newcomer.predictor.book import Group
+from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.index import RuleIndex, Surroundings, surroundings
 from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, gather
 from newcomer.rules.paths import PathLimits
-from newcomer.rules.ranking import Evidence, Frequencies, RuleRanker
+from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.training.preparation import limits_of
 

@@ -9,12 +9,14 @@ neighbours (`newcomer.rules.neighbors`).
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets
+from newcomer.graph import Adjacency, Graph, Ids, Offsets
+from newcomer.rules.company import Company
+from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.grounding import candidate_rules
 from newcomer.rules.index import Floats, RuleIndex, Surroundings, surroundings
 from newcomer.rules.rule import RuleSet
@@ -30,52 +32,18 @@ class Evidence:
     scores: Floats  # that order them
     confidence: Floats  # of the best rule that reaches each, 0 where none does
     linked: Floats  # 1 where the entity asked about is already tied to it, whatever by
-    frequency: Floats  # how often it answers the same relation in the observed graph
+    frequency: Floats  # how often it answers the same relation in the observed graph, or in all that is known
     unseen: Floats  # 1 where it does not occur there at all
     facts: Floats  # (queries,) how many facts tell of the entity asked about
-
-
-@dataclass(frozen=True, eq=False)
-class Frequencies:
-    """How often entities answer relations in a graph; those of a relation are found without looking at the others.
-
-    Who answers ``relation``, and how often, stands from ``offsets[relation]`` on. ``num_entities`` may be more than the
-    graph has: newcomers answer nothing there.
-    """
-
-    num_entities: int
-    offsets: Offsets
-    answers: Ids
-    counts: Offsets
-    occurs: Mask  # of each entity of the graph, whether it has a triple
-
-    @classmethod
-    def of(cls, observed: Graph) -> "Frequencies":
-        """Of a graph; relation ids from R on are inverses."""
-        triples, size, width = observed.triples, observed.num_relations, max(observed.num_entities, 1)
-        forward = triples.relations.astype(np.int64) * width + triples.tails
-        backward = (triples.relations.astype(np.int64) + size) * width + triples.heads
-        pairs, counts = np.unique(np.concatenate([forward, backward]), return_counts=True)
-        offsets = np.searchsorted(pairs, np.arange(2 * size + 1) * width)
-        answers = (pairs % width).astype(np.int32)
-        return cls(observed.num_entities, offsets, answers, counts, observed.degrees > 0)
-
-    def row(self, relation: int) -> Floats:
-        """(entities,): how often each answers an oriented relation."""
-        row, which = np.zeros(self.num_entities), slice(self.offsets[relation], self.offsets[relation + 1])
-        row[self.answers[which]] = self.counts[which]
-        return row
-
-    def unseen(self) -> Floats:
-        """(entities,): 1 of each that the graph has no triple of."""
-        row = np.ones(self.num_entities)
-        row[: len(self.occurs)] = ~self.occurs
-        return row
+    likeness: Floats | None = None  # to the answers that are known already, where all that is known is heard
 
 
 @dataclass(frozen=True, eq=False)
 class RuleRanker:
-    """Scores every entity as an answer: rules walk over ``facts``, frequencies are those of the observed graph."""
+    """Scores every entity as an answer: rules walk over ``facts``, frequencies are those of the observed graph.
+
+    With ``company``, what stands beside the scores is of all that is known; the scores themselves are as without it.
+    """
 
     index: RuleIndex
     facts: Adjacency
@@ -84,6 +52,7 @@ class RuleRanker:
     aggregation: str = "maximum"
     by_frequency: bool = True
     threads: int = 1
+    company: Company | None = None
 
     @classmethod
     def build(
@@ -94,6 +63,7 @@ class RuleRanker:
         aggregation: str = "maximum",
         by_frequency: bool = True,
         threads: int = 1,
+        company: Company | None = None,
     ) -> "RuleRanker":
         """Index the rules by smoothed confidence and the graph for walking."""
         if aggregation not in AGGREGATIONS:
@@ -102,7 +72,7 @@ class RuleRanker:
             raise OptionError(f"threads {threads} is not a number of at least 1")
         index = RuleIndex(rules, rules.smoothed_confidence)
         world = surroundings(facts, rules.num_relations)
-        return cls(index, facts, world, Frequencies.of(observed), aggregation, by_frequency, threads)
+        return cls(index, facts, world, Frequencies.of(observed), aggregation, by_frequency, threads, company)
 
     def scores(self, entities: Ids, relations: Ids) -> Floats:
         """One row of scores a query; relation ids from R on ask for heads."""
@@ -133,7 +103,23 @@ class RuleRanker:
             linked[row, tied], facts[row] = 1.0, len(tied)
         scores = self._scores(entities, relations, confidence, frequency)
         unseen = np.broadcast_to(self.frequencies.unseen(), shape)
-        return Evidence(scores, confidence, linked, frequency, unseen, facts)
+        found = Evidence(scores, confidence, linked, frequency, unseen, facts)
+        return found if self.company is None else self._in_company(found, entities, relations, self.company)
+
+    def _in_company(self, found: Evidence, entities: Ids, relations: Ids, company: Company) -> Evidence:
+        """The evidence, with what all that is known says."""
+        frequency, likeness = np.empty_like(found.frequency), np.empty_like(found.frequency)
+        first: dict[tuple[int, int], int] = {}  # where a question stands that is asked again
+        for row, asked in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
+            before = first.setdefault(asked, row)
+            if before < row:
+                frequency[row], likeness[row] = frequency[before], likeness[before]
+                continue
+            entity, relation = asked
+            own_relations, own_tails = self.facts.of(entity)
+            frequency[row] = company.answered(relation)
+            likeness[row] = company.likeness(entity, own_tails[own_relations == relation])
+        return replace(found, frequency=frequency, likeness=likeness)
 
     def _fill(
         self,

@@ -7,8 +7,10 @@ A candidate's score is a weighted sum of a few numbers:
     confidence   log of the smoothed confidence of the best rule that infers it, or of one in a thousand
     odds         log odds of the same
     link         whether the entity asked about is tied to it already, by whatever relation
-    frequency    log of one more than how often it answers the relation in the observed graph
+    frequency    log of one more than how often it answers the relation in the observed graph, or in all that is known
     newcomer     whether it does not occur there: its vector was solved for, not trained
+    company      log of how like it is to the answers that are known already (`newcomer.rules.company`); of models that
+                 hear all that is known
     paths        log of its share in what paths say of all seen entities; of models that have learned from them
 
 Whom to believe depends on how much is known of the entity asked about: the weights are ``usual + few / n`` where ``n``
@@ -35,10 +37,11 @@ from newcomer.training.propagating import PathScorer
 from newcomer.training.scorer import ModelScorer
 
 VOICES = ("network", "order", "confidence", "odds", "link", "frequency", "newcomer")
-PATHS = "paths"  # a voice more, of models that have learned from them
+COMPANY, PATHS = "company", "paths"  # more voices, of models that have them
 GUESS = (0.4, 0.2, 0.0, 0.7, 2.0, 0.4, -3.0)  # what is believed before any query is looked at
-GUESS_OF_PATHS = 0.5
+GUESS_OF_MORE = {COMPANY: 0.2, PATHS: 0.5}
 FIRMNESS = 50.0  # how hard it is to move from there: dozens of queries must agree
+UNLIKE = 0.01  # added to a likeness: less is as good as none
 UNKNOWN = 1e-3  # the confidence where no rule speaks, and how far from certain the best may be
 AT_ONCE = 128  # queries whose tables are made together
 CELLS_AT_ONCE = 1 << 21  # candidates of these queries, all together
@@ -110,6 +113,8 @@ def voices(
     yield evidence.linked.astype(np.float32)
     yield np.log1p(evidence.frequency).astype(np.float32)
     yield evidence.unseen.astype(np.float32)
+    if evidence.likeness is not None:
+        yield np.log(evidence.likeness + UNLIKE).astype(np.float32)
     if by_paths is not None:
         yield by_paths
 
@@ -144,24 +149,25 @@ def learn_weights(
     paths: PathScorer | None = None,
 ) -> Weights:
     """The weights under which the answers are most likely among all candidates that are not known to be true."""
-    return weights_for(list(examples(network, rules, dataset, queries, paths=paths)))
+    heard = voices_of(rules.company is not None, paths is not None)
+    return weights_for(list(examples(network, rules, dataset, queries, paths=paths)), heard)
 
 
-def voices_of(count: int) -> tuple[str, ...]:
-    """The names of so many voices: paths are the last, where they have a say."""
-    return (*VOICES, PATHS)[:count]
+def voices_of(company: bool, paths: bool) -> tuple[str, ...]:
+    """The names of the voices of a model, in their order."""
+    return (*VOICES, *[COMPANY] * company, *[PATHS] * paths)
 
 
-def guess_of(count: int) -> Tensor:
-    """(voices,): what is believed of so many before any query is looked at."""
-    return torch.tensor((*GUESS, GUESS_OF_PATHS)[:count])
+def guess_of(names: Collection[str]) -> Tensor:
+    """(voices,): what is believed of these before any query is looked at."""
+    guesses = dict(zip(VOICES, GUESS, strict=True)) | GUESS_OF_MORE
+    return torch.tensor([guesses[name] for name in names])
 
 
-def weights_for(batches: list[Examples], silent: Collection[str] = ()) -> Weights:
+def weights_for(batches: list[Examples], names: Collection[str] = VOICES, silent: Collection[str] = ()) -> Weights:
     """The weights that suit these examples best, however much is known; ``silent`` voices have none."""
-    count = batches[0].voices.shape[2]
-    heard = torch.tensor([voice not in silent for voice in voices_of(count)])
-    guess = guess_of(count) * heard
+    heard = torch.tensor([voice not in silent for voice in names])
+    guess = guess_of(names) * heard
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
         return batch.voices @ (weights * heard)

@@ -17,6 +17,7 @@ import torch
 from newcomer.bundle import Bundle
 from newcomer.errors import DatasetError
 from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, TripleArray, Vocabulary
+from newcomer.rules.company import Company
 from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker
 from newcomer.tasks.link_prediction import Scorer
@@ -136,7 +137,8 @@ def scorer_for(
         return ModelWorldScorer(network, world, judging)
     paths = paths_of(bundle, device)
     asked = None if paths is None else PathScorer(paths, arrived.own_facts, len(arrived.entities))
-    blended = BlendedScorer(network, _ranker(bundle, world, threads), weights, asked)
+    company = Company.of(arrived.known_facts(), graph.num_entities) if settings.company else None
+    blended = BlendedScorer(network, _ranker(bundle, world, threads, company), weights, asked)
     return ModelWorldScorer(blended, world, judging)
 
 
@@ -146,6 +148,6 @@ def rule_scorer_for(bundle: Bundle, dataset: InductiveDataset, threads: int | No
     return WorldScorer(_ranker(bundle, world, threads), world)
 
 
-def _ranker(bundle: Bundle, world: World, threads: int | None) -> RuleRanker:
+def _ranker(bundle: Bundle, world: World, threads: int | None, company: Company | None = None) -> RuleRanker:
     facts, observed = world.dataset.own_facts, world.dataset.observed
-    return RuleRanker.build(bundle.rules, facts, observed, threads=thread_count(threads))
+    return RuleRanker.build(bundle.rules, facts, observed, threads=thread_count(threads), company=company)

@@ -33,12 +33,12 @@ from newcomer.graph import Graph, InductiveDataset
 from newcomer.nn.judge import Judge
 from newcomer.nn.model import Model
 from newcomer.nn.propagation import Propagation
+from newcomer.rules.company import Company
 from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import (
-    VOICES,
     BlendedScorer,
     Examples,
     examples,
@@ -255,7 +255,7 @@ class _Run:
         usual = learn_weights(network, rules, exam.dataset, exam.queries, asked)
         thinned = [example for most in THINNED for example in self._thinned(exam, trainer, world, most, paths)]
         weights = np.stack([usual, few_weights_for(thinned, usual)])
-        self.state.blend = _blend_of(weights)
+        self.state.blend = _blend_of(weights, self._voices)
         self.state.blended = exam.grade(BlendedScorer(network, rules, weights, asked))
 
     def _thinned(
@@ -272,7 +272,7 @@ class _Run:
         model = config.model
         options = model.labels, model.soft_label_c, model.constrained
         network = ModelScorer(trainer.model, world.graph, trainer.labels, thin, virtual, *options)
-        rules = RuleRanker.build(prepared.rules, thin.own_facts, thin.observed, threads=thread_count(self.threads))
+        rules = self._ranker_on(thin, prepared)
         chosen = np.random.default_rng([config.seed, most]).permutation(len(exam.queries))[:THINNED_QUERIES]
         asked = _asked(paths, thin)
         yield from examples(network, rules, thin, exam.queries.take(np.sort(chosen)), paths=asked)
@@ -299,7 +299,8 @@ class _Run:
         scorer: ModelScorer | BlendedScorer = network
         if blended:
             asked = _asked(paths, world.prepared.dataset)
-            scorer = BlendedScorer(network, self._ranker(world.prepared), _weights(self.state.blend), asked)
+            weights = _weights(self.state.blend, self._voices)
+            scorer = BlendedScorer(network, self._ranker(world.prepared), weights, asked)
         judging = None if judge is None else JudgeScorer(judge, world.prepared.dataset.known_facts())
         self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
         self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
@@ -388,8 +389,17 @@ class _Run:
         )
 
     def _ranker(self, prepared: Prepared) -> RuleRanker:
-        dataset, threads = prepared.dataset, thread_count(self.threads)
-        return RuleRanker.build(prepared.rules, dataset.own_facts, dataset.observed, threads=threads)
+        return self._ranker_on(prepared.dataset, prepared)
+
+    def _ranker_on(self, dataset: InductiveDataset, prepared: Prepared) -> RuleRanker:
+        """The rules over the facts of a data set."""
+        company = Company.of(dataset.known_facts(), prepared.num_seen) if self.config.model.company else None
+        threads = thread_count(self.threads)
+        return RuleRanker.build(prepared.rules, dataset.own_facts, dataset.observed, threads=threads, company=company)
+
+    @property
+    def _voices(self) -> tuple[str, ...]:
+        return voices_of(self.config.model.company, self.config.model.propagation)
 
     def _about(self, exam: Exam, prepared: Prepared) -> Figures:
         """What the exam asks, and what the rules of this run answer by themselves, where it has any."""
@@ -413,8 +423,8 @@ class _Run:
                 metrics["validation"]["network"] = state.best
         blend = None
         if self.config.model.evidence:
-            metrics["blend"] = state.blend or _first_blend(paths is not None)
-            blend = _weights(metrics["blend"])
+            metrics["blend"] = state.blend or _first_blend(self._voices)
+            blend = _weights(metrics["blend"], self._voices)
         if state.calibration:
             metrics[CALIBRATION] = state.calibration
         if state.thresholds:
@@ -458,21 +468,19 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(cores)
 
 
-def _blend_of(weights: npt.NDArray[np.float32]) -> dict[str, float]:
+def _blend_of(weights: npt.NDArray[np.float32], voices: tuple[str, ...]) -> dict[str, float]:
     """Both rows by name, as a report shows them."""
-    voices = voices_of(weights.shape[1])
     names = [*voices, *(f"{voice}{FEW}" for voice in voices)]
     return dict(zip(names, weights.reshape(-1).tolist(), strict=True))
 
 
-def _first_blend(paths: bool) -> dict[str, float]:
+def _first_blend(voices: tuple[str, ...]) -> dict[str, float]:
     """What is believed where no newcomers were held out to learn it from."""
-    usual = guess_of(len(VOICES) + paths).numpy()
-    return _blend_of(np.stack([usual, np.zeros_like(usual)]))
+    usual = guess_of(voices).numpy()
+    return _blend_of(np.stack([usual, np.zeros_like(usual)]), voices)
 
 
-def _weights(blend: Mapping[str, float]) -> npt.NDArray[np.float32]:
-    voices = voices_of(len(blend) // 2)
+def _weights(blend: Mapping[str, float], voices: tuple[str, ...]) -> npt.NDArray[np.float32]:
     return np.array([[blend[f"{voice}{kind}"] for voice in voices] for kind in ("", FEW)], dtype=np.float32)
 
 

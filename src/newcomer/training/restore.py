@@ -28,7 +28,7 @@ from newcomer.graph import InductiveDataset
 from newcomer.nn.model import Model
 from newcomer.rules.neighbors import VirtualNeighbors, about_those
 from newcomer.rules.rule import RuleSet
-from newcomer.training.blend import VOICES
+from newcomer.training.blend import voices_of
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.judging import JUDGE
 from newcomer.training.loop import build_model
@@ -149,8 +149,9 @@ def load_model(
 def blend_of(bundle: Bundle) -> npt.NDArray[np.float32] | None:
     """How far each voice is believed, where rules have a say beside the network: usual and few, or the usual alone."""
     found: npt.NDArray[np.float32] | None = bundle.weights.get(BLEND)
-    count = len(VOICES) + any(name.startswith(PATHS) for name in bundle.weights)
-    if found is not None and found.shape[-1:] == (count + 1,) == (len(VOICES) + 1,):
+    company, has_paths = bundle.config.model.company, any(name.startswith(PATHS) for name in bundle.weights)
+    count = len(voices_of(company, has_paths))
+    if found is not None and found.shape[-1:] == (count + 1,) and bundle.config.model.propagation and not has_paths:
         raise DatasetError("the model weighs what paths say, but their weights are missing; train it again")
     if found is not None and found.shape not in ((count,), (2, count)):
         raise DatasetError("the model weighs network and rules as no longer done; train it again with this version")

@@ -1,0 +1,188 @@
+"""What is known of everyone: how often each answers a relation, and who is like the answers that are known already.
+
+Both go by all that is known when a question is asked: the observed graph and the facts of all newcomers who are there.
+So what one newcomer tells of seen entities is heard when the next one is asked about, though nobody's vector changes.
+
+An entity's *features* are its facts as seen from it: (oriented relation, other end). The likeness of ``y`` to those
+who are known to answer (x, r, ?), S, is
+
+    1 / sqrt(|S|) * sum over s in S and features f that y shares with s of log((n + 1) / (n_f + 1)) / sqrt(d_s d_y)
+
+where ``n`` entities are seen, ``n_f`` entities have the feature, and ``d`` facts tell of an entity. That s and y are
+both tied to x itself says nothing.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, TripleArray
+from newcomer.rules.frequencies import Frequencies
+from newcomer.rules.index import Floats
+
+MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
+WIDEST = 50_000  # entities that share a feature: one that more have tells nothing that is worth the walk
+NOTHING = Adjacency(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class Company:
+    """All that is known; ``latest`` are facts that have come since, of newcomers whose former facts are ``gone``."""
+
+    facts: Adjacency
+    frequencies: Frequencies
+    num_seen: int
+    num_relations: int
+    latest: Adjacency = NOTHING
+    gone: Ids = field(default_factory=lambda: NOTHING.tails)
+
+    @classmethod
+    def of(cls, known: Graph, num_seen: int) -> "Company":
+        """Of all known facts; the first entities, so many, are seen."""
+        return cls(known.adjacency, Frequencies.of(known), num_seen, known.num_relations)
+
+    def since(self, latest: TripleArray, gone: Ids) -> "Company":
+        """With facts of newcomers; those of ``gone`` take the place of what was known of them. Ids may be new."""
+        size = max(self.num_entities, 1 + int(max(latest.heads.max(initial=-1), latest.tails.max(initial=-1))))
+        rows = np.concatenate([latest.heads, latest.tails])
+        along = np.concatenate([latest.relations, latest.relations + self.num_relations]).astype(np.int32)
+        tails = np.concatenate([latest.tails, latest.heads])
+        order = np.lexsort((tails, along, rows))
+        offsets = np.zeros(size + 1, dtype=np.int64)
+        np.cumsum(np.bincount(rows, minlength=size), out=offsets[1:])
+        return replace(self, latest=Adjacency(offsets, along[order], tails[order]), gone=gone)
+
+    @property
+    def num_entities(self) -> int:
+        return max(len(self.facts.offsets), len(self.latest.offsets)) - 1
+
+    def answered(self, relation: int) -> Floats:
+        """(entities,): how often each answers an oriented relation."""
+        row = np.zeros(self.num_entities)
+        before = self.frequencies.row(relation)
+        row[: len(before)] = before
+        for newcomer in self.gone.tolist():
+            relations, tails = self.facts.of(newcomer)
+            np.subtract.at(row, tails[relations == relation], 1)
+        row[self.gone] = 0  # whoever is tied to one who is gone has either not changed, or is gone, too
+        row += np.bincount(self.latest.tails[self.latest.relations == relation], minlength=len(row))
+        return row
+
+    def likeness(self, entity: int, answers: npt.NDArray[np.integer]) -> Floats:
+        """(entities,): how like each is to those who are known to answer what is asked about the entity."""
+        found = np.zeros(self.num_entities)
+        if len(answers) == 0:
+            return found
+        away = np.zeros(len(found), dtype=np.bool_)
+        away[self.gone] = True
+        tables = (*_arrays(self.facts), *_arrays(self.latest))
+        _add_likeness(*tables, away, entity, _some(answers), self.num_relations, self.num_seen, found)
+        return found
+
+
+def _arrays(rows: Adjacency) -> tuple[Offsets, Ids, Ids]:
+    return rows.offsets, rows.relations, rows.tails
+
+
+def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """The answers, or of very many those at even distances."""
+    ordered = np.unique(answers).astype(np.int64)
+    places = np.linspace(0, len(ordered) - 1, min(len(ordered), MOST_ANSWERS)).astype(np.int64)
+    chosen: npt.NDArray[np.int64] = ordered[places]
+    return chosen
+
+
+@numba.njit(nogil=True, cache=True)
+def _row(offsets: Offsets, entity: int) -> tuple[Any, Any]:
+    """Where the facts of an entity begin and end; of one that the table does not know, nowhere."""
+    if entity + 1 >= len(offsets):
+        return 0, 0
+    return offsets[entity], offsets[entity + 1]
+
+
+@numba.njit(nogil=True, cache=True)
+def _along(offsets: Offsets, relations: Ids, entity: int, relation: int) -> tuple[Any, Any]:
+    """Where those of one relation do."""
+    first, end = _row(offsets, entity)
+    start = first + np.searchsorted(relations[first:end], relation)
+    stop = start
+    while stop < end and relations[stop] == relation:
+        stop += 1
+    return start, stop
+
+
+@numba.njit(nogil=True, cache=True)
+def _told(offsets: Offsets, tails: Ids, more_offsets: Offsets, away: Mask, entity: int) -> Any:
+    """How many facts tell of an entity."""
+    first, end = _row(more_offsets, entity)
+    count = end - first
+    if not away[entity]:
+        first, end = _row(offsets, entity)
+        for place in range(first, end):
+            count += not away[tails[place]]
+    return count
+
+
+@numba.njit(nogil=True, cache=True)
+def _features(
+    offsets: Offsets, relations: Ids, tails: Ids, more_offsets: Offsets, more_relations: Ids, more_tails: Ids,
+    away: Mask, entity: int, answers: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], Floats]:  # fmt: skip
+    """The features of all answers, as numbers, and how much each counts."""
+    size, room = len(away), 0
+    for answer in answers:
+        room += _told(offsets, tails, more_offsets, away, answer)
+    keys, shares, count = np.empty(room, dtype=np.int64), np.empty(room), 0
+    for answer in answers:
+        told = _told(offsets, tails, more_offsets, away, answer)
+        share = 1 / np.sqrt(max(told, 1) * len(answers))
+        if not away[answer]:
+            first, end = _row(offsets, answer)
+            for place in range(first, end):
+                if tails[place] != entity and not away[tails[place]]:
+                    keys[count], shares[count] = np.int64(relations[place]) * size + tails[place], share
+                    count += 1
+        first, end = _row(more_offsets, answer)
+        for place in range(first, end):
+            if more_tails[place] != entity:
+                keys[count], shares[count] = np.int64(more_relations[place]) * size + more_tails[place], share
+                count += 1
+    return keys[:count], shares[:count]
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_likeness(
+    offsets: Offsets, relations: Ids, tails: Ids, more_offsets: Offsets, more_relations: Ids, more_tails: Ids,
+    away: Mask, entity: int, answers: npt.NDArray[np.int64], num_relations: int, num_seen: int, found: Floats,
+) -> None:  # fmt: skip
+    keys, shares = _features(
+        offsets, relations, tails, more_offsets, more_relations, more_tails, away, entity, answers
+    )  # fmt: skip
+    order, size, place = np.argsort(keys, kind="mergesort"), len(away), 0
+    while place < len(order):
+        key, share = keys[order[place]], 0.0
+        while place < len(order) and keys[order[place]] == key:
+            share += shares[order[place]]
+            place += 1
+        end, back = key % size, (key // size + num_relations) % (2 * num_relations)
+        first, stop = _along(offsets, relations, end, back)
+        if away[end]:
+            stop = first
+        more_first, more_stop = _along(more_offsets, more_relations, end, back)
+        having = more_stop - more_first
+        for one in range(first, stop):
+            having += not away[tails[one]]
+        gain = np.log((num_seen + 1) / (having + 1)) * share
+        if gain <= 0 or having > WIDEST:
+            continue
+        for one in range(first, stop):
+            if not away[tails[one]]:
+                found[tails[one]] += gain
+        for one in range(more_first, more_stop):
+            found[more_tails[one]] += gain
+    for one in range(size):
+        if found[one] > 0:
+            found[one] /= np.sqrt(_told(offsets, tails, more_offsets, away, one))
