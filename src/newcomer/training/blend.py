@@ -9,8 +9,8 @@ A candidate's score is a weighted sum of a few numbers:
     link         whether the entity asked about is tied to it already, by whatever relation
     frequency    log of one more than how often it answers the relation in the observed graph, or in all that is known
     newcomer     whether it does not occur there: its vector was solved for, not trained
-    company      log of how like it is to the answers that are known already (`newcomer.rules.company`); of models that
-                 hear all that is known
+    company      log of one more than a hundred times how like it is to the answers that are known already
+                 (`newcomer.rules.company`); of models that hear all that is known
     paths        log of its share in what paths say of all seen entities; of models that have learned from them
 
 Whom to believe depends on how much is known of the entity asked about: the weights are ``usual + few / n`` where ``n``
@@ -41,7 +41,7 @@ COMPANY, PATHS = "company", "paths"  # more voices, of models that have them
 GUESS = (0.4, 0.2, 0.0, 0.7, 2.0, 0.4, -3.0)  # what is believed before any query is looked at
 GUESS_OF_MORE = {COMPANY: 0.2, PATHS: 0.5}
 FIRMNESS = 50.0  # how hard it is to move from there: dozens of queries must agree
-UNLIKE = 0.01  # added to a likeness: less is as good as none
+UNLIKE = 0.01  # a likeness that is hardly more than none
 UNKNOWN = 1e-3  # the confidence where no rule speaks, and how far from certain the best may be
 AT_ONCE = 128  # queries whose tables are made together
 CELLS_AT_ONCE = 1 << 21  # candidates of these queries, all together
@@ -114,7 +114,7 @@ def voices(
     yield np.log1p(evidence.frequency).astype(np.float32)
     yield evidence.unseen.astype(np.float32)
     if evidence.likeness is not None:
-        yield np.log(evidence.likeness + UNLIKE).astype(np.float32)
+        yield np.log1p(evidence.likeness / UNLIKE).astype(np.float32)
     if by_paths is not None:
         yield by_paths
 
