@@ -69,6 +69,10 @@ def test_what_came_and_went_leaves_what_is_known_now(facts, gone, told, entity, 
     np.testing.assert_allclose(changed.likeness(*asked), company_of(now).likeness(*asked), atol=1e-12)
     for relation in range(2 * RELATIONS):
         assert changed.answered(relation).tolist() == company_of(now).answered(relation).tolist()
+    for other, likeness in enumerate(changed.likeness(*asked)):
+        shared = changed.shared(*asked, other)
+        assert sum(one.likeness for one in shared) == pytest.approx(likeness, abs=1e-12)
+        assert all(set(one.features) <= set(features(now, one.answer)) & set(features(now, other)) for one in shared)
 
 
 def test_newcomers_may_have_ids_of_their_own():

@@ -47,6 +47,7 @@ OutOption = Annotated[
 
 ASKED = "?"
 REASONS = 5  # groundings that are told of an answer
+MOST_ALIKE = 10  # known answers that a line of JSON names
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,11 @@ def _fact(about: dict[str, Any], answer: "Answer | Suggestion") -> tuple[str, st
 def _told_in_full(about: dict[str, Any], answer: "Answer | Suggestion") -> dict[str, Any]:
     weighed = [{"fact": list(one.fact), "share": one.share} for one in answer.because.weighed]
     without = answer.because.without
-    decided = {"weighed": weighed, "without": None if without is None else list(without)}
+    alike = [
+        {"answer": one.answer, "share": one.share, "facts": [list(fact) for fact in one.facts]}
+        for one in answer.because.alike[:MOST_ALIKE]
+    ]
+    decided = {"weighed": weighed, "alike": alike, "without": None if without is None else list(without)}
     return {**line(about, answer), "parts": answer.because.parts, **decided}
 
 
@@ -298,5 +303,8 @@ def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
     weighed = [f"{in_words(one.fact)} ({one.share:.0%})" for one in because.weighed[:3]]
     if weighed:
         yield f"the network looked most at {', '.join(weighed)}"
+    for one in because.alike[:2]:
+        shared = " and ".join(in_words(fact) for fact in one.facts[:2])
+        yield f"like {one.answer}, which is known to be an answer: {shared} ({one.share:.0%} of the likeness)"
     if because.without is not None:
         yield f"without {in_words(because.without)} it would not be among the first {top}"

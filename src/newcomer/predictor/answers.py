@@ -32,6 +32,15 @@ class Weighed:
 
 
 @dataclass(frozen=True)
+class Alike:
+    """A known answer that another one is like: its share in that likeness, and its facts that the other has, too."""
+
+    answer: str
+    share: float
+    facts: tuple[Triple, ...]  # those that fewest others have first
+
+
+@dataclass(frozen=True)
 class Answer:
     """An entity that may complete a query.
 

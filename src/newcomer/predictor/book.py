@@ -231,6 +231,14 @@ class Book:
         concerned = {end for fact in gone for end in (fact[0], fact[2]) if end in self.facts}
         return Book(self.facts.but({name: self.facts[name] - gone for name in concerned}))
 
+    def answers(self, name: str, relation: int, names: Names) -> Iterator[str]:
+        """Who is known to answer (newcomer, oriented relation, ?)."""
+        size = len(names.relations)
+        for head, stated, tail in self.facts[name]:
+            start, end = (head, tail) if relation < size else (tail, head)
+            if stated == relation % size and start == name:
+                yield end
+
     def tied(self, name: str) -> set[str]:
         """The newcomers that facts between newcomers lead to, this one included."""
         found, ahead = {name}, [name]

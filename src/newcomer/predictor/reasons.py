@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from newcomer.graph import Mask
-from newcomer.predictor.answers import Grounding, Weighed
+from newcomer.predictor.answers import Alike, Grounding, Weighed
 from newcomer.predictor.book import Fact, Group, Triple
 from newcomer.predictor.state import Mind, Scores, State
 from newcomer.rules.neighbors import LOGIC, PATH, VirtualNeighbors
@@ -234,6 +234,12 @@ class Because:
     def weighed(self) -> tuple[Weighed, ...]:
         """The entity's known facts by the attention they have; none where the encoder has no query-aware layer."""
         return self._query.weighed
+
+    @cached_property
+    def alike(self) -> tuple[Alike, ...]:
+        """The known answers to the same question that this one is like; none without ``model.company``."""
+        query = self._query
+        return query.mind.alike(query.state, query.entity, query.relation, self._answer)
 
     @property
     def parts(self) -> dict[str, float]:

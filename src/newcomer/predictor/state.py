@@ -19,12 +19,13 @@ from torch import Tensor
 
 from newcomer.bundle import Bundle
 from newcomer.errors import DatasetError, OptionError, shown
-from newcomer.graph import UNKNOWN, Graph, Ids, Mask, concatenate
+from newcomer.graph import UNKNOWN, Ids, Mask
+from newcomer.predictor.answers import Alike
 from newcomer.predictor.book import Book, Fact, Facts, Group, Names, Stored, Triple
+from newcomer.predictor.hearing import Hearing
 from newcomer.predictor.seats import FirstSeats, Seat, Seats, seats_of
 from newcomer.predictor.vectors import Arrival, Embedder
 from newcomer.predictor.walks import Walks
-from newcomer.rules.company import Company
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import BlendedScorer, voices_of
@@ -162,7 +163,6 @@ class Mind:
         self.observed, self.neighbors = bundle.observed, bundle.neighbors
         self.names = Names(bundle.observed.entities, bundle.observed.relations, graph.num_entities)
         self.blend, self.paths = blend_of(bundle), paths_of(bundle, device)
-        self.hears_all = settings.company and self.blend is not None
         self.walks = Walks.of(bundle, graph.num_entities, self.blend is not None)
         support = beside(bundle, SUPPORT, device, len(graph.virtual))
         options = settings.labels, settings.soft_label_c, settings.constrained
@@ -175,9 +175,9 @@ class Mind:
         self._inferred_later: WeakKeyDictionary[Arrival, Arrival] = WeakKeyDictionary()
         self._texts: WeakKeyDictionary[RuleSet, dict[int, str]] = WeakKeyDictionary()
         self._last_told: tuple[State, str, int, Scores] | None = None
-        self._last_company: tuple[State, Company] | None = None
         self._lock = RLock()
         self._first: State | None = None
+        self.hearing: Hearing | None = None
         self._first = self._start(bundle, threads)
 
     @property
@@ -188,6 +188,8 @@ class Mind:
     def _start(self, bundle: Bundle, threads: int | None) -> State:
         """All newcomers that the model was written with, at once."""
         stored = Stored.of(bundle.auxiliary, self.names)
+        if self.blend is not None and bundle.config.model.company:
+            self.hearing = Hearing(self.observed, stored, self.names)
         if not stored.newcomers:
             return State(self.names, Book(Facts(stored, {})), Seats(FirstSeats(None), {}))
         group, virtual = Group.stored(stored), bundle.newcomer_neighbors
@@ -333,7 +335,7 @@ class Mind:
         if self.blend is None:
             return {}
         parts = self._blended(state, name, relation, self.blend).parts(*NOBODY)
-        voices = voices_of(self.hears_all, self.paths is not None)
+        voices = voices_of(self.hearing is not None, self.paths is not None)
         return {voice: part[0] for voice, part in zip(voices, parts, strict=True)}
 
     def _blended(self, state: State, name: str, relation: int, blend: Scores) -> BlendedScorer:
@@ -491,31 +493,9 @@ class Mind:
         of_candidates = [one.name for one in fields(Evidence) if one.name not in ("facts", "likeness")]
         rows = {one: self._by_candidate(state, group, getattr(found, one)[0]) for one in of_candidates}
         rows["unseen"][self.names.num_seen :] = 1.0  # all who arrived, those whom no rule may come to as well
-        if self.hears_all:
-            company, ids = self.company(state), state.ids
-            new = name in state.seats
-            answers = ids[list(self._stated(state, name, relation))] if new else self._seen_answers(seen, relation)
-            rows["frequency"] = company.answered(relation)[ids]
-            rows["likeness"] = company.likeness(int(ids[state.candidate(name)]), answers)[ids]
+        if self.hearing is not None:
+            rows["frequency"], rows["likeness"] = self.hearing.says(state, name, relation)
         return Evidence(**{name: row[None] for name, row in rows.items()}, facts=found.facts)
-
-    def company(self, state: State) -> Company:
-        """All that is known in a state."""
-        last = self._last_company  # the same for all questions of a state
-        if last is not None and last[0] is state:
-            return last[1]
-        stored = state.book.facts.stored.newcomers
-        gone = [stored[name] for name in state.book.facts.changed if name in stored]
-        found = self._at_first.since(state.latest.facts, np.array(gone, dtype=np.int32))
-        self._last_company = state, found
-        return found
-
-    @cached_property
-    def _at_first(self) -> Company:
-        """All that was known when the model was written."""
-        parts = [self.observed.triples, self.first.book.facts.stored.triples]
-        known = Graph.build(self.names.entities, self.names.relations, concatenate(parts))
-        return Company.of(known, self.names.num_seen)
 
     def _asking_group(self, state: State, name: str) -> Group | None:
         """The newcomers whose facts rules may walk over from an entity."""
@@ -539,24 +519,16 @@ class Mind:
         """(candidates,): who is known to be an answer."""
         mask = np.zeros(state.num_candidates, dtype=bool)
         if name in state.seats:
-            mask[list(self._stated(state, name, relation))] = True
+            mask[[state.candidate(one) for one in state.book.answers(name, relation, self.names)]] = True
             return mask
-        mask[self._seen_answers(self.names.seen(name), relation)] = True
+        relations, tails = self.observed.adjacency.of(self.names.seen(name))
+        mask[tails[relations == relation]] = True
         mask[[state.place(other) for asked, other in state.told_of(name) if asked == relation]] = True
         return mask
 
-    def _seen_answers(self, entity: int, relation: int) -> Ids:
-        """Whom the observed graph has as answers about a seen entity."""
-        relations, tails = self.observed.adjacency.of(entity)
-        answers: Ids = tails[relations == relation]
-        return answers
-
-    def _stated(self, state: State, name: str, relation: int) -> Iterator[int]:
-        size = self.model.num_relations
-        for head, stated, tail in state.book.facts[name]:
-            start, end = (head, tail) if relation < size else (tail, head)
-            if stated == relation % size and start == name:
-                yield state.candidate(end)
+    def alike(self, state: State, name: str, relation: int, answer: str) -> tuple[Alike, ...]:
+        """The known answers that an answer is like; none where only vectors and rules are heard."""
+        return () if self.hearing is None else self.hearing.alike(state, name, relation, answer)
 
 
 def _inferred(embedder: Embedder) -> Inferred | None:

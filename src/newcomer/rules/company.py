@@ -13,7 +13,7 @@ both tied to x itself says nothing.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -26,6 +26,14 @@ from newcomer.rules.index import Floats
 MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
 WIDEST = 50_000  # entities that share a feature: one that more have tells nothing that is worth the walk
 NOTHING = Adjacency(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
+
+
+class Shared(NamedTuple):
+    """A known answer, its part in somebody's likeness, and the features of both, those that fewest have first."""
+
+    answer: int
+    likeness: float
+    features: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +89,42 @@ class Company:
         tables = (*_arrays(self.facts), *_arrays(self.latest))
         _add_likeness(*tables, away, entity, _some(answers), self.num_relations, self.num_seen, found)
         return found
+
+    def shared(self, entity: int, answers: npt.NDArray[np.integer], other: int) -> list[Shared]:
+        """What the likeness of one entity is made of: the known answers it is like, the likest first."""
+        chosen, known = _some(answers), self._features(entity, other)
+        found = []
+        for answer in chosen.tolist():
+            gains = {one: self._gain(*one) for one in known & self._features(entity, answer)}
+            told = max(self._told(answer) * self._told(other) * len(chosen), 1)
+            features = sorted((one for one in gains if gains[one] > 0), key=lambda one: (-gains[one], one))
+            if features:
+                found.append(Shared(answer, sum(gains[one] for one in features) / told**0.5, tuple(features)))
+        return sorted(found, key=lambda one: (-one.likeness, one.answer))
+
+    def _facts_of(self, entity: int) -> tuple[Ids, Ids]:
+        """The relations and tails of an entity, as they are now."""
+        rows = [(table, table.of(entity)) for table in (self.facts, self.latest) if entity + 1 < len(table.offsets)]
+        parts = []
+        for table, (relations, tails) in rows:
+            now = np.ones(len(tails), dtype=bool)
+            if table is self.facts:
+                now = ~np.isin(tails, self.gone) & (entity not in self.gone)
+            parts.append((relations[now], tails[now]))
+        return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
+
+    def _features(self, entity: int, of: int) -> set[tuple[int, int]]:
+        relations, tails = self._facts_of(of)
+        return {one for one in zip(relations.tolist(), tails.tolist(), strict=True) if one[1] != entity}
+
+    def _told(self, entity: int) -> int:
+        return len(self._facts_of(entity)[0])
+
+    def _gain(self, relation: int, end: int) -> float:
+        """What it counts to share a feature."""
+        back = (relation + self.num_relations) % (2 * self.num_relations)
+        having = int((self._facts_of(end)[0] == back).sum())
+        return 0.0 if having > WIDEST else max(0.0, float(np.log((self.num_seen + 1) / (having + 1))))
 
 
 def _arrays(rows: Adjacency) -> tuple[Offsets, Ids, Ids]:
