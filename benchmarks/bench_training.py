@@ -34,7 +34,8 @@ from newcomer.nn.encoders import VNEncoder
 from newcomer.nn.layers import Edges, StructureLayer
 from newcomer.training import loop
 from newcomer.training.checkpoint import Figures, RunState
-from newcomer.training.fit import Listener, _steady, fit
+from newcomer.training.conditions import steady
+from newcomer.training.fit import Listener, fit
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.loop import Trainer
 from newcomer.training.preparation import prepare
@@ -266,7 +267,7 @@ def take_steps(facts: int, fanout: int | None = None) -> None:
     graph = made_up(facts, np.random.default_rng(0))
     training_graph = build_training_graph(graph, graph.num_entities, None, CPU)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew: building the graph is no step
-    with _steady(CPU, 1):
+    with steady(CPU, 1):
         trainer = _FewSteps(step_settings(facts, fanout), training_graph, CPU)
         seconds = best_processor_seconds(3, lambda: trainer.epoch(0)) / STEPS
     print(json.dumps({"seconds": seconds, "bytes": memory("VmHWM") - idle, "triples": len(graph)}))
@@ -330,7 +331,7 @@ def drawn_neighbours(facts: int, whole: dict[str, float]) -> list[Bar]:
 def fanout_matters() -> bool:
     graph = made_up(10 * FACTS_A_BATCH, np.random.default_rng(0))
     training_graph = build_training_graph(graph, graph.num_entities, None, CPU)
-    with _steady(CPU, 1):
+    with steady(CPU, 1):
         settings = (step_settings(len(graph), fanout) for fanout in (None, 1))
         losses = {_FewSteps(config, training_graph, CPU).epoch(0).loss for config in settings}
     return len(losses) > 1

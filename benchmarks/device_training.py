@@ -31,7 +31,8 @@ from newcomer.data import load_dataset
 from newcomer.graph import InductiveDataset
 from newcomer.nn import fused, fused_layer
 from newcomer.nn.sparse import Rows, weighted_sum
-from newcomer.training.fit import DEVICES, Fitted, Listener, choose_device, fit
+from newcomer.training.conditions import DEVICES, choose_device
+from newcomer.training.fit import Fitted, Listener, fit
 from newcomer.training.graph import TrainingGraph
 from newcomer.training.loop import Trainer
 from newcomer.training.propagating import PathTrainer

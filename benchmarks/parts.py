@@ -29,7 +29,8 @@ from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.tasks.link_prediction import Queries, RankingProtocol, evaluate_under
 from newcomer.training.blend import COMPANY, PATHS, VOICES, Examples, examples, voices_of, weights_for
-from newcomer.training.fit import DEVICES, Fitted, fit
+from newcomer.training.conditions import DEVICES
+from newcomer.training.fit import Fitted, fit
 from newcomer.training.propagating import Paths, PathScorer
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers

@@ -24,7 +24,8 @@ from newcomer.data import load_dataset
 from newcomer.files import fresh_file
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.plans import cells_of, load_plan
-from newcomer.training.fit import DEVICES, fit
+from newcomer.training.conditions import DEVICES
+from newcomer.training.fit import fit
 
 NETWORKS = ("mean", "lstm", "lan", "vn")
 DECODERS = ("distmult", "transe", "complex")

@@ -17,9 +17,11 @@ from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.nn.factory import ENCODERS
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.tasks.link_prediction import evaluate
+from newcomer.training import conditions
 from newcomer.training import fit as fitting
 from newcomer.training.checkpoint import Figures, RunState
-from newcomer.training.fit import Fitted, Listener, choose_device, fit, half_precision, is_due
+from newcomer.training.conditions import choose_device, half_precision
+from newcomer.training.fit import Fitted, Listener, fit, is_due
 from newcomer.training.journal import CHECKPOINT, METRICS
 from newcomer.training.loop import EpochReport, Trainer
 from newcomer.training.preparation import Prepared, prepare
@@ -431,6 +433,6 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def test_a_small_graph_is_trained_on_one_thread_unless_more_are_asked_for():
-    assert fitting.torch_threads(DATASET, settings(), None) == 1
-    assert fitting.torch_threads(DATASET, settings(), 2) == 2
-    assert fitting.torch_threads(DATASET, settings("model.dim=100000"), None) is None
+    assert conditions.torch_threads(DATASET, settings(), None) == 1
+    assert conditions.torch_threads(DATASET, settings(), 2) == 2
+    assert conditions.torch_threads(DATASET, settings("model.dim=100000"), None) is None

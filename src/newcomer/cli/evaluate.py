@@ -300,8 +300,8 @@ def case_of(
     thresholds: str | None = None,
 ) -> "Case":
     """What is measured, with the device by name."""
+    from newcomer.training.conditions import choose_device
     from newcomer.training.evaluation import Case
-    from newcomer.training.fit import choose_device
 
     return Case(bundle, dataset, choose_device(device), threads, seed, cut, thresholds)
 

@@ -74,7 +74,8 @@ def train(
     refuse_input(place, locate(data))
     known = None if rules is None else read_rules(rules, dataset.relations, dataset.entities)
     with training_folder(place, resume, force) as folder:
-        from newcomer.training.fit import choose_device, fit
+        from newcomer.training.conditions import choose_device
+        from newcomer.training.fit import fit
 
         plan = plan_of(dataset, settings, choose_device(device).type, rules, folder, resume)
         if not as_json:

@@ -25,7 +25,7 @@ from newcomer.predictor.state import Mind, Scores, State
 from newcomer.tasks.breakdown import facts_groups
 from newcomer.tasks.calibration import best, evidence, plain_truths
 from newcomer.training.calibrating import calibration_of
-from newcomer.training.fit import choose_device
+from newcomer.training.conditions import choose_device
 from newcomer.training.judging import judge_of
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself

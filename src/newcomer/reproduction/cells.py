@@ -27,6 +27,7 @@ from newcomer.reproduction.sources import Source, Sources, note_about
 from newcomer.reproduction.stored import changed_settings, read_result, read_results
 from newcomer.tasks.link_prediction import RankingProtocol
 from newcomer.training.checkpoint import Identity, read_checkpoint
+from newcomer.training.conditions import choose_device
 from newcomer.training.evaluation import (
     CLASSIFICATION,
     Case,
@@ -37,7 +38,7 @@ from newcomer.training.evaluation import (
     ranking_report,
     write_report,
 )
-from newcomer.training.fit import Fitted, Listener, choose_device, fit
+from newcomer.training.fit import Fitted, Listener, fit
 from newcomer.training.journal import CHECKPOINT, has_checkpoint, in_use, remove_training
 
 WORK = ".work"

@@ -11,10 +11,8 @@ Every epoch ends with a checkpoint, and all randomness follows from the seed and
 with the same weights as one that was not.
 """
 
-import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,7 +26,6 @@ from torch import Tensor
 from newcomer.bundle import BundleParts, Thresholds, dataset_hash
 from newcomer.config import NOTHING, Config, TrainingConfig
 from newcomer.data.cut import FactsCut
-from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.nn.judge import Judge
 from newcomer.nn.model import Model
@@ -65,6 +62,15 @@ from newcomer.training.checkpoint import (
     restore_trainer,
     trainer_tensors,
 )
+from newcomer.training.conditions import (
+    check_finite,
+    choose_device,
+    memory_in_words,
+    one_thread,
+    precision,
+    steady,
+    torch_threads,
+)
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.journal import Journal, opened
 from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weights, learn_judge
@@ -75,16 +81,12 @@ from newcomer.training.restore import inferred_by, weights_of
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers
 
-DEVICES = ("auto", "cpu", "cuda")
 REHEARSED = 2  # batches
 KEPT_EVERY = 100  # steps of learning what paths say
 FOR_PATHS = "to learn what paths say; set model.propagation=false"
 THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn whom to believe then
 THINNED_QUERIES = 400
 FEW = ", few facts"
-SMALL = 2_000_000  # numbers: facts times the length of a vector
-TOO_LITTLE = ("out of memory", "not enough memory", "allocate memory")  # how torch words it
-_FILLING: Any = torch.utils.deterministic
 
 
 class Listener:
@@ -119,7 +121,7 @@ class Fitted:
 
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
-        with _steady(self.labels.device, torch_threads(source, self.config, None)):
+        with steady(self.labels.device, torch_threads(source, self.config, None)):
             inferred = inferred_by(
                 self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
             )
@@ -166,7 +168,7 @@ def fit(
     """Train a model; ``rules`` are used instead of mined ones, ``full`` holds all that is true, for a second filter."""
     place = choose_device(device)
     identity = Identity.of(dataset, config, rules)
-    with _steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
+    with steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         habit = habit_of(dataset) if config.model.judge else None
         run = _Run(config, place, threads, report or Listener(), journal, habit)
         if config.training.validation_rate == 0:
@@ -231,13 +233,13 @@ class _Run:
             with self.journal.fitting():
                 trainer.restore(others)
             others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
-        with _one_thread():
+        with one_thread():
             while self.state.path_step < trainer.steps:
-                with _memory_in_words(FOR_PATHS):
+                with memory_in_words(FOR_PATHS):
                     loss = trainer.step(self.state.path_step)
                 self.state.path_step += 1
                 where = f"step {self.state.path_step} of learning what paths say"
-                _check_finite(loss, where, "take another seed, or set model.propagation=false")
+                check_finite(loss, where, "take another seed, or set model.propagation=false")
                 if self.state.path_step % KEPT_EVERY == 0 or self.state.path_step == trainer.steps:
                     self.journal.keep({**others, **trainer.tensors()})
                 self.listener.step(self.state.path_step, trainer.steps)
@@ -328,11 +330,11 @@ class _Run:
     def rehearse(self, world: World) -> None:
         """Two batches whose result is thrown away: what cannot work shows in seconds."""
         self.listener.stage("rehearsing")
-        with _memory_in_words(_for_a_batch(self.config)), _precision(self.config, self.place):
+        with memory_in_words(_for_a_batch(self.config)), precision(self.config, self.place):
             report = _Rehearsal(self.config, world.graph, self.place).epoch(0)
-        _check_finite(report.loss, "the rehearsal", _slower(self.config.training))
+        check_finite(report.loss, "the rehearsal", _slower(self.config.training))
         if self.config.model.propagation:
-            with _memory_in_words(FOR_PATHS), _one_thread():
+            with memory_in_words(FOR_PATHS), one_thread():
                 self._path_trainer(world).step(1)
 
     def _trainer(self, world: World) -> Trainer:
@@ -346,10 +348,10 @@ class _Run:
 
     def _epoch(self, trainer: Trainer) -> Figures:
         started = time.monotonic()
-        with _memory_in_words(_for_a_batch(self.config)), _precision(self.config, self.place):
+        with memory_in_words(_for_a_batch(self.config)), precision(self.config, self.place):
             report = trainer.epoch(self.state.epoch)
         self.state.epoch += 1
-        _check_finite(report.loss, f"epoch {self.state.epoch}", _slower(self.config.training))
+        check_finite(report.loss, f"epoch {self.state.epoch}", _slower(self.config.training))
         return {
             "phase": self.state.phase,
             "epoch": self.state.epoch,
@@ -370,7 +372,7 @@ class _Run:
         self.listener.epoch(record, self.state, last)
 
     def _grade(self, exam: Exam, trainer: Trainer, world: World) -> dict[str, float]:
-        with _memory_in_words(_for_a_batch(self.config)):
+        with memory_in_words(_for_a_batch(self.config)):
             network = self._network(trainer, world)
             told_apart = exam.judge(network, self.config.seed) if exam.has_labels else {}
             return exam.grade(network) | told_apart
@@ -457,17 +459,6 @@ def _asked(paths: Paths | None, dataset: InductiveDataset) -> PathScorer | None:
     return None if paths is None else PathScorer(paths, dataset.own_facts, len(dataset.entities))
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Sums over all entities, which several threads would share out and so round differently, by one."""
-    cores = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(cores)
-
-
 def _blend_of(weights: npt.NDArray[np.float32], voices: tuple[str, ...]) -> dict[str, float]:
     """Both rows by name, as a report shows them."""
     names = [*voices, *(f"{voice}{FEW}" for voice in voices)]
@@ -493,39 +484,6 @@ def is_due(epoch: int, training: TrainingConfig) -> bool:
     return epoch % training.validate_every == 0 or epoch == training.epochs
 
 
-def choose_device(name: str) -> torch.device:
-    """The device of this name: ``auto`` takes a GPU where there is one."""
-    if name not in DEVICES:
-        raise unknown_name("device", name, DEVICES)
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise OptionError("there is no GPU that PyTorch can use here; pass --device cpu or auto")
-    return torch.device("cuda" if there and name != "cpu" else "cpu")
-
-
-def torch_threads(dataset: InductiveDataset, config: Config, threads: int | None) -> int | None:
-    """How many threads torch gets: those asked for, one for a small graph, else (None) as many as it likes.
-
-    On small tensors threads mostly wait for each other, and for seconds on end where another program wants the cores.
-    """
-    small = len(dataset.observed) * config.model.dim < SMALL
-    return 1 if threads is None and small else threads
-
-
-def half_precision(config: Config, device: torch.device) -> bool:
-    """Whether half precision was asked for and is used: a processor gains nothing from it."""
-    return config.training.amp and device.type == "cuda"
-
-
-def _precision(config: Config, device: torch.device) -> AbstractContextManager[Any]:
-    return torch.autocast("cuda", torch.bfloat16) if half_precision(config, device) else nullcontext()
-
-
-def _check_finite(loss: float, where: str, advice: str) -> None:
-    if not math.isfinite(loss):
-        raise OptionError(f"the loss is {loss} after {where}; {advice}")
-
-
 def _slower(training: TrainingConfig) -> str:
     return f"lower training.lr (now {training.lr:g})"
 
@@ -537,39 +495,3 @@ def _for_a_batch(config: Config) -> str:
     now = f"model.dim ({model.dim}) or training.{drawn} ({getattr(training, drawn) or NOTHING})"
     more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
     return f"for a batch; lower {now}, {more}"
-
-
-@contextmanager
-def _memory_in_words(needed: str) -> Iterator[None]:
-    """Too little memory, as a sentence that says what it is ``needed`` for and what needs less."""
-    try:
-        yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if type(error) is RuntimeError and not any(words in str(error) for words in TOO_LITTLE):
-            raise
-        raise OptionError(f"there is too little memory {needed}") from None
-
-
-@contextmanager
-def _steady(device: torch.device, threads: int | None) -> Iterator[None]:
-    """The same numbers in every run; the process's own settings and random numbers are put back afterwards.
-
-    On a GPU some sparse products have no variant that always adds in the same order.
-    """
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    fills, cores = _FILLING.fill_uninitialized_memory, torch.get_num_threads()
-    devices = [torch.cuda.current_device()] if device.type == "cuda" else []
-    # The first call loads half of torch; it must not be for the first time that a signal cuts it short below.
-    torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-    with torch.random.fork_rng(devices=devices):
-        try:
-            if device.type == "cpu":
-                torch.use_deterministic_algorithms(True)
-                _FILLING.fill_uninitialized_memory = False  # nothing here reads what it did not write
-            if threads is not None:
-                torch.set_num_threads(threads)
-            yield
-        finally:
-            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-            _FILLING.fill_uninitialized_memory = fills
-            torch.set_num_threads(cores)

@@ -32,7 +32,8 @@ from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
 from newcomer.rules.rule import RuleSet
 from newcomer.training.checkpoint import START_ANEW, Figures, RunState
-from newcomer.training.fit import Fitted, Listener, choose_device, fit
+from newcomer.training.conditions import choose_device
+from newcomer.training.fit import Fitted, Listener, fit
 from newcomer.training.journal import claimed
 from newcomer.training.preparation import check_trainable, mined_rules, renamed_rules
 from newcomer.training.space import Space, with_settings
