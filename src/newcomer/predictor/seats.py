@@ -100,6 +100,7 @@ class FirstSeats:
         self.seats = {} if arrival is None else seats_of(arrival)
         self.names = sorted(self.seats)
         self.rows = np.array([self.seats[name].number for name in self.names], dtype=np.int64)
+        self.ids = np.empty(0, dtype=np.int32) if arrival is None else arrival.group.ids[self.rows]
 
 
 def seats_of(arrival: Arrival) -> dict[str, Seat]:

@@ -98,10 +98,13 @@ class State:
     @cached_property
     def ids(self) -> Ids:
         """(candidates,): the id of each, as the model's vocabulary and `latest` have them."""
-        newcomers = self.names.entities.ids(self.newcomers)
-        latest = dict(zip(self.latest.names, self.latest.ids.tolist(), strict=True))
-        for place in np.flatnonzero(newcomers == UNKNOWN).tolist():
-            newcomers[place] = latest[self.newcomers[place]]
+        first, latest = self.seats.first, self.latest
+        gone = [bisect_left(first.names, name) for name in self.book.facts.changed if name in first.seats]
+        newcomers = np.empty(len(self.seats), dtype=np.int32)
+        came = np.zeros(len(newcomers), dtype=bool)
+        came[[bisect_left(self.newcomers, name) for name in sorted(latest.names)]] = True
+        newcomers[~came] = np.delete(first.ids, gone)
+        newcomers[came] = latest.ids[np.argsort(np.array(latest.names, dtype=object))]
         return np.concatenate([np.arange(self.names.num_seen, dtype=np.int32), newcomers])
 
     def candidate(self, name: str) -> int:
