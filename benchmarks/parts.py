@@ -71,7 +71,9 @@ def network_of(fitted: Fitted) -> ModelScorer:
 
 
 def ranker_of(rules: RuleSet, dataset: InductiveDataset, threads: int, hears_all: bool) -> RuleRanker:
-    company = Company.of(dataset.known_facts(), int(dataset.is_seen.sum())) if hears_all else None
+    company = None
+    if hears_all:
+        company = Company.of(dataset.observed, dataset.auxiliary.triples, int(dataset.is_seen.sum()))
     return RuleRanker.build(rules, dataset.own_facts, dataset.observed, threads=threads, company=company)
 
 

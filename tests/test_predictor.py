@@ -105,6 +105,7 @@ CASES = [
     (*FOLDED, *BLENDED, HEARING),
     (*FOLDED, *BLENDED, HEARING, "model.propagation=yes", "training.propagation_steps=9"),
     ("protocol=refreshed", EVERY_KIND, *BLENDED, HEARING),
+    ("protocol=transductive", *BLENDED, HEARING),
     ("training.final_fit=no", "rules.paths=no", *BLENDED, HEARING),
     ("model.query_aware=no", "model.decoder=transe"),
     ("protocol=refreshed", EVERY_KIND, *BLENDED),
@@ -133,6 +134,22 @@ def test_scores_are_those_of_evaluation_whether_newcomers_are_stored_or_added(ch
     assert wanted.std() > 0
     np.testing.assert_allclose(table(stored, ASKED, names), wanted, atol=2e-6)
     np.testing.assert_allclose(table(added, ASKED, names), wanted, atol=2e-6)
+
+
+def test_what_is_told_of_two_seen_entities_is_heard_neither_here_nor_by_evaluation():
+    told = [("p00", "knows", "p01"), ("p02", "lives_in", "city5"), ("p04", "lives_in", "city5")]
+    dataset, changes = world(aux=[*parts()["aux"], *told]), (*FOLDED, *BLENDED, HEARING)
+    bundle = trained(*changes, dataset=dataset)
+    predictor, scorer, names = (
+        Predictor(bundle, threads=1),
+        scorer_for(bundle, dataset, threads=1),
+        list(dataset.entities),
+    )
+    asked, size = ["q0", "p02", "city5"], len(dataset.relations)
+    ids, plain = dataset.entities.ids(asked), dataset.relations.ids(list(predictor.relations))
+    oriented = np.concatenate([plain, plain + size]).astype(np.int32)
+    wanted = scorer.scores(np.repeat(ids, len(oriented)), np.tile(oriented, len(ids)))
+    np.testing.assert_allclose(table(predictor, asked, names), wanted, atol=2e-6)
 
 
 def seen(predictor: Predictor, fact: Triple) -> bool:

@@ -35,7 +35,7 @@ EntityOption = Annotated[
 ]
 TogetherOption = Annotated[
     bool,
-    typer.Option("--together", help="Add all newcomers at once: each is a candidate for all; memory grows with them."),
+    typer.Option("--together", help="Add all newcomers at once: each is a candidate for all, and heard; memory grows."),
 ]
 UnknownOption = Annotated[
     str, typer.Option("--on-unknown-relation", help="A fact whose relation the model lacks: `error` or `skip`.")

@@ -110,7 +110,9 @@ class ModelConfig(Settings):
                 "--preset paper-fb15k"
             )
         if self.company and not self.evidence:
-            raise OptionError("model.company is true, but has a say beside rules only; set model.evidence=true")
+            raise OptionError(
+                "model.company is true, but has a say beside rules only; set model.company=false or model.evidence=true"
+            )
         if self.propagation and not self.evidence:
             raise OptionError(
                 "model.propagation is true, but paths have a say beside rules only; set model.evidence=true"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from newcomer.graph import Graph, Ids, concatenate
+from newcomer.graph import Graph, Ids
 from newcomer.predictor.answers import Alike
 from newcomer.predictor.book import Names, Stored, Triple
 from newcomer.rules.company import Company, Shared
@@ -73,5 +73,4 @@ class Hearing:
     @cached_property
     def _at_first(self) -> Company:
         """All that was known when the model was written."""
-        triples = concatenate([self.observed.triples, self.stored.triples])
-        return Company.of(Graph.build(self.names.entities, self.names.relations, triples), self.names.num_seen)
+        return Company.of(self.observed, self.stored.triples, self.names.num_seen)

@@ -8,18 +8,19 @@ who are known to answer (x, r, ?), S, is
 
     1 / sqrt(|S|) * sum over s in S and features f that y shares with s of log((n + 1) / (n_f + 1)) / sqrt(d_s d_y)
 
-where ``n`` entities are seen, ``n_f`` entities have the feature, and ``d`` facts tell of an entity. That s and y are
-both tied to x itself says nothing.
+where ``n`` entities are seen, ``n_f`` entities have the feature (one that more than ``n`` have counts nothing), and
+``d`` facts tell of an entity. That s and y are both tied to x itself says nothing.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, TripleArray
+from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, TripleArray, concatenate
 from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.index import Floats
 
@@ -48,8 +49,13 @@ class Company:
     gone: Ids = field(default_factory=lambda: NOTHING.tails)
 
     @classmethod
-    def of(cls, known: Graph, num_seen: int) -> "Company":
-        """Of all known facts; the first entities, so many, are seen."""
+    def of(cls, observed: Graph, told: TripleArray, num_seen: int) -> "Company":
+        """Of the observed graph and what was told of newcomers; the first entities, so many, are seen.
+
+        A fact between two seen ones is none that newcomers brought: what is known of these is what was observed.
+        """
+        brought = told.take(np.maximum(told.heads, told.tails) >= num_seen)
+        known = Graph.build(observed.entities, observed.relations, concatenate([observed.triples, brought]))
         return cls(known.adjacency, Frequencies.of(known), num_seen, known.num_relations)
 
     def since(self, latest: TripleArray, gone: Ids) -> "Company":
@@ -72,12 +78,19 @@ class Company:
         row = np.zeros(self.num_entities)
         before = self.frequencies.row(relation)
         row[: len(before)] = before
-        for newcomer in self.gone.tolist():
-            relations, tails = self.facts.of(newcomer)
-            np.subtract.at(row, tails[relations == relation], 1)
+        relations, tails = self._taken_back
+        row -= np.bincount(tails[relations == relation], minlength=len(row))
         row[self.gone] = 0  # whoever is tied to one who is gone has either not changed, or is gone, too
         row += np.bincount(self.latest.tails[self.latest.relations == relation], minlength=len(row))
         return row
+
+    @cached_property
+    def _taken_back(self) -> tuple[Ids, Ids]:
+        """The relations and tails of the facts that those who are gone had."""
+        rows = [self.facts.of(newcomer) for newcomer in self.gone.tolist()]
+        columns = zip(*rows, strict=True) if rows else ((NOTHING.tails,), (NOTHING.tails,))
+        relations, tails = (np.concatenate(column) for column in columns)
+        return relations, tails
 
     def likeness(self, entity: int, answers: npt.NDArray[np.integer]) -> Floats:
         """(entities,): how like each is to those who are known to answer what is asked about the entity."""
@@ -91,15 +104,16 @@ class Company:
         return found
 
     def shared(self, entity: int, answers: npt.NDArray[np.integer], other: int) -> list[Shared]:
-        """What the likeness of one entity is made of: the known answers it is like, the likest first."""
-        chosen, known = _some(answers), self._features(entity, other)
+        """What the likeness of one entity is made of: the known answers it is like, itself apart, the likest first."""
+        chosen, mine = _some(answers), self._features(entity, other)
+        gains = {one: gain for one in mine if (gain := self._gain(*one)) > 0}
         found = []
-        for answer in chosen.tolist():
-            gains = {one: self._gain(*one) for one in known & self._features(entity, answer)}
-            told = max(self._told(answer) * self._told(other) * len(chosen), 1)
-            features = sorted((one for one in gains if gains[one] > 0), key=lambda one: (-gains[one], one))
+        for answer in chosen[chosen != other].tolist():
+            features = gains.keys() & self._features(entity, answer)
             if features:
-                found.append(Shared(answer, sum(gains[one] for one in features) / told**0.5, tuple(features)))
+                told = self._told(answer) * self._told(other) * len(chosen)
+                ordered = sorted(features, key=lambda one: (-gains[one], one))
+                found.append(Shared(answer, sum(gains[one] for one in ordered) / told**0.5, tuple(ordered)))
         return sorted(found, key=lambda one: (-one.likeness, one.answer))
 
     def _facts_of(self, entity: int) -> tuple[Ids, Ids]:
@@ -152,10 +166,7 @@ def _along(offsets: Offsets, relations: Ids, entity: int, relation: int) -> tupl
     """Where those of one relation do."""
     first, end = _row(offsets, entity)
     start = first + np.searchsorted(relations[first:end], relation)
-    stop = start
-    while stop < end and relations[stop] == relation:
-        stop += 1
-    return start, stop
+    return start, start + np.searchsorted(relations[start:end], relation, side="right")
 
 
 @numba.njit(nogil=True, cache=True)
@@ -217,10 +228,12 @@ def _add_likeness(
             stop = first
         more_first, more_stop = _along(more_offsets, more_relations, end, back)
         having = more_stop - more_first
+        if having + stop - first > WIDEST:
+            continue
         for one in range(first, stop):
             having += not away[tails[one]]
         gain = np.log((num_seen + 1) / (having + 1)) * share
-        if gain <= 0 or having > WIDEST:
+        if gain <= 0:
             continue
         for one in range(first, stop):
             if not away[tails[one]]:

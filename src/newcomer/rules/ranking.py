@@ -33,7 +33,7 @@ class Evidence:
     confidence: Floats  # of the best rule that reaches each, 0 where none does
     linked: Floats  # 1 where the entity asked about is already tied to it, whatever by
     frequency: Floats  # how often it answers the same relation in the observed graph, or in all that is known
-    unseen: Floats  # 1 where it does not occur there at all
+    unseen: Floats  # 1 where it does not occur in the observed graph at all
     facts: Floats  # (queries,) how many facts tell of the entity asked about
     likeness: Floats | None = None  # to the answers that are known already, where all that is known is heard
 

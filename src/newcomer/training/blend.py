@@ -8,7 +8,7 @@ A candidate's score is a weighted sum of a few numbers:
     odds         log odds of the same
     link         whether the entity asked about is tied to it already, by whatever relation
     frequency    log of one more than how often it answers the relation in the observed graph, or in all that is known
-    newcomer     whether it does not occur there: its vector was solved for, not trained
+    newcomer     whether it was never observed: its vector was solved for, not trained
     company      log of one more than a hundred times how like it is to the answers that are known already
                  (`newcomer.rules.company`); of models that hear all that is known
     paths        log of its share in what paths say of all seen entities; of models that have learned from them

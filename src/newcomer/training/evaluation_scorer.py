@@ -137,7 +137,9 @@ def scorer_for(
         return ModelWorldScorer(network, world, judging)
     paths = paths_of(bundle, device)
     asked = None if paths is None else PathScorer(paths, arrived.own_facts, len(arrived.entities))
-    company = Company.of(arrived.known_facts(), graph.num_entities) if settings.company else None
+    company = None
+    if settings.company:
+        company = Company.of(arrived.observed, arrived.auxiliary.triples, graph.num_entities)
     blended = BlendedScorer(network, _ranker(bundle, world, threads, company), weights, asked)
     return ModelWorldScorer(blended, world, judging)
 

@@ -103,7 +103,8 @@ class Trainer:
     @property
     def _is_edgeless(self) -> bool:
         """Whether training looks at no edge: vectors are looked up, and nobody practises being new."""
-        return self.model.encoder.hops == 0 and not self.config.training.newcomer_share
+        training = self.config.training
+        return self.model.encoder.hops == 0 and not training.newcomer_share and not training.newcomer_answers
 
     @cached_property
     def _all_edges(self) -> View:
