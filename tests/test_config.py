@@ -110,7 +110,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
 
 
 def go_together(settings: dict[str, Any]) -> bool:
-    if not settings.get("model.evidence") and (settings.get("model.propagation") or settings.get("model.company")):
+    if settings.get("model.propagation") and not settings.get("model.evidence"):
         return False
     return not (settings.get("model.own_answers") and settings.get("training.newcomer_answers"))
 

@@ -81,8 +81,8 @@ class ModelConfig(Settings):
     )
     company: bool = setting(
         False,
-        "Whether all that is known is heard, other newcomers' facts, too: how often everyone answers, and who is like "
-        "the answers known already (with evidence).",
+        "Where rules have a say (evidence): whether all that is known is heard, other newcomers' facts, too: how often "
+        "everyone answers, and who is like the answers known already.",
     )
     propagation: bool = setting(
         False,
@@ -108,10 +108,6 @@ class ModelConfig(Settings):
             raise OptionError(
                 "model.decoder is transe, but the encoder foldin needs distmult or complex; change either, or take "
                 "--preset paper-fb15k"
-            )
-        if self.company and not self.evidence:
-            raise OptionError(
-                "model.company is true, but has a say beside rules only; set model.company=false or model.evidence=true"
             )
         if self.propagation and not self.evidence:
             raise OptionError(

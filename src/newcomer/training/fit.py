@@ -396,7 +396,7 @@ class _Run:
     def _ranker_on(self, dataset: InductiveDataset, prepared: Prepared) -> RuleRanker:
         """The rules over the facts of a data set."""
         company = None
-        if self.config.model.company:
+        if self.config.model.evidence and self.config.model.company:
             company = Company.of(dataset.observed, dataset.auxiliary.triples, prepared.num_seen)
         threads = thread_count(self.threads)
         return RuleRanker.build(prepared.rules, dataset.own_facts, dataset.observed, threads=threads, company=company)
