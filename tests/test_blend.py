@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from newcomer.config import load_preset, with_overrides
 from newcomer.data import load_dataset
+from newcomer.rules.company import Company
 from newcomer.rules.mining import mine_rules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.tasks.link_prediction import evaluate, queries_of
@@ -101,6 +103,33 @@ def test_each_voice_says_what_it_stands_for(place):
     for name, found in zip(VOICES, all_voices(saying, *asked), strict=True):
         np.testing.assert_allclose(found[0], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
         assert len(set(expected[name])) > 1, f"{name} says the same of everyone"
+
+
+def test_with_company_all_that_is_known_is_counted_and_likeness_has_a_voice():
+    seen = int(SAMPLE.is_seen.sum())
+    company = Company.of(SAMPLE.observed, SAMPLE.auxiliary.triples, seen)
+    saying, count, names = network(1.0), len(SAMPLE.relations), list(SAMPLE.entities)
+    facts = [*SAMPLE.observed.named(), *SAMPLE.auxiliary.named()]
+    spoken = 0
+    for place in range(0, len(QUERIES), 3):
+        asked = QUERIES.entity[place : place + 1], QUERIES.relation[place : place + 1]
+        entity, relation = int(asked[0][0]), int(asked[1][0])
+        evidence = replace(RANKER, company=company).evidence(*asked)
+        heard = dict(zip(voices_of(company=True, paths=False), voices(saying.scores(*asked), evidence), strict=True))
+        told = [
+            (h, t) if relation < count else (t, h) for h, r, t in facts if SAMPLE.relations.id(r) == relation % count
+        ]
+        answers = [answer for _, answer in told]
+        np.testing.assert_allclose(
+            heard["frequency"][0], [math.log(1 + answers.count(name)) for name in names], rtol=1e-5
+        )
+        known = SAMPLE.entities.ids([answer for head, answer in told if head == names[entity]])
+        likeness = company.likeness(entity, known)
+        np.testing.assert_allclose(heard["company"][0], np.log(1 + 100 * likeness), rtol=1e-5)
+        spoken += bool(likeness.any())
+        for name, plain in zip(VOICES, all_voices(saying, *asked), strict=True):
+            assert name == "frequency" or np.array_equal(heard[name], plain)
+    assert spoken
 
 
 def alone(voice: str) -> np.ndarray:
