@@ -103,8 +103,7 @@ class Trainer:
     @property
     def _is_edgeless(self) -> bool:
         """Whether training looks at no edge: vectors are looked up, and nobody practises being new."""
-        training = self.config.training
-        return self.model.encoder.hops == 0 and not training.newcomer_share and not training.newcomer_answers
+        return self.model.encoder.hops == 0 and not self.config.training.newcomer_share
 
     @cached_property
     def _all_edges(self) -> View:
