@@ -132,6 +132,15 @@ def test_with_company_all_that_is_known_is_counted_and_likeness_has_a_voice():
     assert spoken
 
 
+def test_a_question_that_is_asked_again_is_answered_as_before():
+    company = Company.of(SAMPLE.observed, SAMPLE.auxiliary.triples, int(SAMPLE.is_seen.sum()))
+    ranker, asked = replace(RANKER, company=company), (QUERIES.entity[:20], QUERIES.relation[:20])
+    once, again = ranker.evidence(*asked), ranker.evidence(*(np.tile(ids, 2) for ids in asked))
+    assert once.likeness is not None and once.likeness.any() and once.frequency.any()
+    assert np.array_equal(again.likeness, np.tile(once.likeness, (2, 1)))
+    assert np.array_equal(again.frequency, np.tile(once.frequency, (2, 1)))
+
+
 def alone(voice: str) -> np.ndarray:
     return np.array([float(name == voice) for name in VOICES], dtype=np.float32)
 
