@@ -557,6 +557,20 @@ def test_explained_lines_have_all_that_the_words_have(made):
     assert len(line["parts"]) == 7 and f"  score {line['score']:.2f} = {parts}\n" in told
 
 
+def test_whom_an_answer_is_like_is_told_in_words_and_as_json(made):
+    dataset = world()
+    heard = fit(dataset, settings("model.evidence=yes", "model.company=yes"), threads=1).bundle(dataset)
+    write_bundle(made / "hearing", heard)
+    words = ("explain", "hearing", "--facts", "new.tsv", "--entity", "zoe", "--relation", "knows", "--top", "20")
+    told, found = call(*words, cwd=made).stdout, lines(call(*words, "--json", cwd=made).stdout)
+    alike = [one for line in found for one in line["alike"][:2]]
+    assert alike
+    for one in alike:
+        facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"][:2])
+        share = f"({one['share']:.0%} of the likeness)"
+        assert f"  like {one['answer']}, which is known to be an answer: {facts} {share}\n" in told
+
+
 def test_a_reader_that_goes_away_ends_it_quietly(made, many):
     command = f"{sys.executable} -m newcomer suggest model --facts many.tsv --json | head -n 1"
     done = subprocess.run(
