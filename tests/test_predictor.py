@@ -1,6 +1,6 @@
 """A trained model at work: it answers as evaluation ranks, and adding is exact, atomic, local and undone by removing.
 
-Covers newcomer.predictor.predictor, newcomer.predictor.state, newcomer.predictor.vectors, newcomer.predictor.walks,
+Covers newcomer.predictor.predictor, newcomer.predictor.mind, newcomer.predictor.vectors, newcomer.predictor.walks,
 newcomer.predictor.book and newcomer.predictor.answers.
 """
 

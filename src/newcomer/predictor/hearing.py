@@ -5,18 +5,15 @@ everything, so that what one newcomer tells of seen entities is heard when the n
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from newcomer.graph import Graph, Ids
 from newcomer.predictor.answers import Alike
 from newcomer.predictor.book import Names, Stored, Triple
+from newcomer.predictor.state import State
 from newcomer.rules.company import Company, Shared
 from newcomer.rules.index import Floats
-
-if TYPE_CHECKING:
-    from newcomer.predictor.state import State
 
 
 class Hearing:
@@ -26,13 +23,13 @@ class Hearing:
         self.observed, self.stored, self.names = observed, stored, names
         self._last: tuple[State, Company] | None = None
 
-    def says(self, state: "State", name: str, relation: int) -> tuple[Floats, Floats]:
+    def says(self, state: State, name: str, relation: int) -> tuple[Floats, Floats]:
         """(candidates,) each: how often everyone answers, and how like everyone is to the answers known already."""
         company, ids = self._company(state), state.ids
         likeness = company.likeness(int(ids[state.candidate(name)]), self._answers(state, name, relation))
         return company.answered(relation)[ids], likeness[ids]
 
-    def alike(self, state: "State", name: str, relation: int, answer: str) -> tuple[Alike, ...]:
+    def alike(self, state: State, name: str, relation: int, answer: str) -> tuple[Alike, ...]:
         """The known answers that an answer is like, those first that make up most of its likeness."""
         company, ids = self._company(state), state.ids
         asked, other = (int(ids[state.candidate(one)]) for one in (name, answer))
@@ -40,7 +37,7 @@ class Hearing:
         total = sum(one.likeness for one in found)
         return tuple(self._in_words(state, one, total) for one in found)
 
-    def _in_words(self, state: "State", shared: Shared, total: float) -> Alike:
+    def _in_words(self, state: State, shared: Shared, total: float) -> Alike:
         known, size = self._name(state, shared.answer), len(self.names.relations)
         facts: list[Triple] = []
         for relation, end in shared.features:
@@ -48,12 +45,12 @@ class Hearing:
             facts.append((ends[0], self.names.relation_name(relation % size), ends[1]))
         return Alike(known, shared.likeness / total, tuple(facts))
 
-    def _name(self, state: "State", identifier: int) -> str:
+    def _name(self, state: State, identifier: int) -> str:
         if identifier < len(self.names.entities):
             return self.names.entity(identifier)
         return state.latest.name(identifier, self.names)
 
-    def _answers(self, state: "State", name: str, relation: int) -> Ids:
+    def _answers(self, state: State, name: str, relation: int) -> Ids:
         """Who is known to answer by the entity's own facts, by id."""
         if name in state.seats:
             return state.ids[[state.candidate(one) for one in state.book.answers(name, relation, self.names)]]
@@ -61,7 +58,7 @@ class Hearing:
         answers: Ids = tails[relations == relation]
         return answers
 
-    def _company(self, state: "State") -> Company:
+    def _company(self, state: State) -> Company:
         last = self._last  # the same for all questions of a state
         if last is not None and last[0] is state:
             return last[1]

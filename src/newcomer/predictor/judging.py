@@ -15,7 +15,8 @@ from newcomer.graph import Graph, TripleArray, Vocabulary, concatenate
 from newcomer.nn.judge import Judge as Network
 from newcomer.predictor.answers import Verdict
 from newcomer.predictor.book import Triple
-from newcomer.predictor.state import Mind, Scores, State
+from newcomer.predictor.mind import Mind, Scores
+from newcomer.predictor.state import State
 from newcomer.tasks.calibration import Curve, evidence, judged_evidence, plain_truths
 from newcomer.training.judging import JudgeScorer
 

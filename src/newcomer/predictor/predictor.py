@@ -20,8 +20,9 @@ from newcomer.predictor.answers import Added, Answer, Neighbor, Suggestion, Verd
 from newcomer.predictor.book import Fact, Triple, checked, named
 from newcomer.predictor.confidence import Company, Confidence, Teaching
 from newcomer.predictor.judging import Judge
+from newcomer.predictor.mind import Mind, Scores
 from newcomer.predictor.reasons import Because, Query, groundings_of
-from newcomer.predictor.state import Mind, Scores, State
+from newcomer.predictor.state import State
 from newcomer.tasks.breakdown import facts_groups
 from newcomer.tasks.calibration import best, evidence, plain_truths
 from newcomer.training.calibrating import calibration_of

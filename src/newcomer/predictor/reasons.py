@@ -14,7 +14,8 @@ import torch
 from newcomer.graph import Mask
 from newcomer.predictor.answers import Alike, Grounding, Weighed
 from newcomer.predictor.book import Fact, Group, Triple
-from newcomer.predictor.state import Mind, Scores, State
+from newcomer.predictor.mind import Mind, Scores
+from newcomer.predictor.state import State
 from newcomer.rules.neighbors import LOGIC, PATH, VirtualNeighbors
 from newcomer.rules.rule import NONE
 
