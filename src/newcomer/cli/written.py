@@ -105,7 +105,13 @@ def _answer(about: Row, answer: "Answer | Suggestion") -> str:
 def reasons(because: "Because") -> list[Row]:
     """The rules that infer an answer, with their premises."""
     return [
-        {"rule": g.rule, "confidence": g.confidence, "support": g.support, "premises": [list(p) for p in g.premises]}
+        {
+            "rule": g.rule,
+            "confidence": g.confidence,
+            "support": g.support,
+            "counted": g.counted,
+            "premises": [list(p) for p in g.premises],
+        }
         for g in because.groundings
     ]
 

@@ -11,16 +11,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grounding:
-    """A rule that infers something, and the facts it does so from."""
+    """A rule that infers something, and the facts it does so from.
+
+    Rules were mined from the observed graph. That of a relation which was seldom observed is ``counted`` over all that
+    is known when the question is asked.
+    """
 
     rule: str
     confidence: float
     support: int
     premises: tuple[Triple, ...]
+    counted: bool = False
 
     def __str__(self) -> str:
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in self.premises)
-        return f"{facts}; rule {self.rule}, confidence {self.confidence:.2f}, support {self.support:,}"
+        told = f"{facts}; rule {self.rule}, confidence {self.confidence:.2f}, support {self.support:,}"
+        return told + " (newcomers' facts counted, too)" * self.counted
 
 
 @dataclass(frozen=True)

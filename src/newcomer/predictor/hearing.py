@@ -14,6 +14,7 @@ from newcomer.predictor.book import Names, Stored, Triple
 from newcomer.predictor.state import State
 from newcomer.rules.company import Company, Shared
 from newcomer.rules.index import Floats
+from newcomer.rules.ties import Ties
 
 
 class Hearing:
@@ -28,6 +29,10 @@ class Hearing:
         company, ids = self._company(state), state.ids
         likeness = company.likeness(int(ids[state.candidate(name)]), self._answers(state, name, relation))
         return company.answered(relation)[ids], likeness[ids]
+
+    def ties(self, state: State, relation: int) -> Ties | None:
+        """What speaks beside the rules of an oriented relation that was seldom observed; None for others."""
+        return self._company(state).ties(relation)
 
     def alike(self, state: State, name: str, relation: int, answer: str) -> tuple[Alike, ...]:
         """The known answers that an answer is like, those first that make up most of its likeness."""

@@ -24,6 +24,7 @@ from newcomer.predictor.vectors import Arrival, Embedder
 from newcomer.predictor.walks import Walks
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
+from newcomer.rules.ties import Ties
 from newcomer.training.blend import BlendedScorer, voices_of
 from newcomer.training.propagating import Asked, Paths, PathScorer
 from newcomer.training.restore import (
@@ -396,12 +397,12 @@ class Mind:
 
     def _evidence(self, state: State, name: str, relation: int) -> Evidence:
         """What rules say of every candidate; one row."""
-        group, seen = self._asking_group(state, name), self.names.seen(name)
+        group, seen, ties = self._asking_group(state, name), self.names.seen(name), self.ties(state, relation)
         if group is None:
             starts = state.starts if self.walks.about_anyone(seen, relation) else None
-            found = self.walks.evidence(None, seen, relation, starts)
+            found = self.walks.evidence(None, seen, relation, starts, ties)
         else:
-            found = self.walks.evidence(group, group.id(name) if name in state.seats else seen, relation)
+            found = self.walks.evidence(group, group.id(name) if name in state.seats else seen, relation, ties=ties)
         of_candidates = [one.name for one in fields(Evidence) if one.name not in ("facts", "likeness")]
         rows = {one: self._by_candidate(state, group, getattr(found, one)[0]) for one in of_candidates}
         rows["unseen"][self.names.num_seen :] = 1.0  # all who arrived, those whom no rule may come to as well
@@ -437,6 +438,19 @@ class Mind:
         mask[tails[relations == relation]] = True
         mask[[state.place(other) for asked, other in state.told_of(name) if asked == relation]] = True
         return mask
+
+    def ties(self, state: State, relation: int) -> Ties | None:
+        """What speaks beside rules where a relation was seldom observed and all that is known is heard."""
+        return None if self.hearing is None else self.hearing.ties(state, relation)
+
+    def facts_between(self, state: State, name: str, answer: str) -> list[Fact]:
+        """An entity's own facts with another one, in order; what newcomers tell of a seen one is theirs."""
+        if name in state.seats:
+            return sorted(fact for fact in state.book.facts[name] if answer in (fact[0], fact[2]))
+        seen, other, size = self.names.seen(name), self.names.seen(answer), len(self.names.relations)
+        relations, tails = self.observed.adjacency.of(seen)
+        plain = [(one % size, one < size) for one in relations[tails == other].tolist()]
+        return sorted({(name, one, answer) if forward else (answer, one, name) for one, forward in plain})
 
     def alike(self, state: State, name: str, relation: int, answer: str) -> tuple[Alike, ...]:
         """The known answers that an answer is like; none where only vectors and rules are heard."""

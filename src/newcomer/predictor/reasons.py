@@ -18,6 +18,7 @@ from newcomer.predictor.mind import Mind, Scores
 from newcomer.predictor.state import State
 from newcomer.rules.neighbors import LOGIC, PATH, VirtualNeighbors
 from newcomer.rules.rule import NONE
+from newcomer.rules.ties import Ties
 
 SHOWN = 2  # digits of a confidence that a reader sees
 TRIES = 20  # facts that are left out in turn to find the one that an answer hangs on
@@ -63,6 +64,11 @@ class Query:
     def parts(self) -> dict[str, Scores]:
         """What each voice adds to the scores of all candidates."""
         return self.mind.parts(self.state, self.entity, self.relation)
+
+    @cached_property
+    def ties(self) -> Ties | None:
+        """What speaks beside rules, if anything does; the same for all answers."""
+        return self.mind.ties(self.state, self.relation)
 
     @cached_property
     def tied(self) -> set[str]:
@@ -211,11 +217,20 @@ class Because:
     @cached_property
     def groundings(self) -> tuple[Grounding, ...]:
         """The rules that infer the answer, each with its premises, strongest first."""
-        return next(filter(None, (concluded.groundings(self._fact) for concluded in self._concluded())), ())
+        found = next(filter(None, (concluded.groundings(self._fact) for concluded in self._concluded())), ())
+        more = tuple(self._counted())
+        texts = {one.rule for one in more}  # what is counted now says more than what was mined
+        return in_order([*more, *(one for one in found if one.rule not in texts)]) if more else found
+
+    def _counted(self) -> Iterator[Grounding]:
+        ties = self._query.ties
+        return iter(()) if ties is None else counted(self._query, ties, self._answer)
 
     @cached_property
     def strongest(self) -> Grounding | None:
         """The first of the groundings, which is found sooner than all."""
+        if self._query.ties is not None:
+            return next(iter(self.groundings), None)
         return next(filter(None, (concluded.strongest(self._fact) for concluded in self._concluded())), None)
 
     @property
@@ -278,6 +293,17 @@ class Because:
         named += [weighed.fact for weighed in self.weighed]
         first = dict.fromkeys(triple for triple in named if triple in facts)
         return [facts[triple] for triple in [*first, *(triple for triple in facts if triple not in first)]]
+
+
+def counted(query: Query, ties: Ties, answer: str) -> Iterator[Grounding]:
+    """What the facts between the entity and the answer say, where ties are counted."""
+    names, size = query.mind.names, query.mind.model.num_relations
+    for fact in query.mind.facts_between(query.state, query.entity, answer):
+        relation = fact[1] if fact[0] == query.entity else fact[1] + size
+        if ties.support[relation] > 0 and fact[0] != fact[2]:
+            rule = ties.rule(relation)
+            text = rule.text(names.relations, names.entities)
+            yield Grounding(text, rule.smoothed_confidence, rule.support, (names.words(fact),), counted=True)
 
 
 def groundings_of(

@@ -25,6 +25,7 @@ from newcomer.rules.neighbors import Grounder, NeighborLimits, VirtualNeighbors,
 from newcomer.rules.paths import PathLimits
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
+from newcomer.rules.ties import Ties
 from newcomer.training.preparation import limits_of
 
 ROOM = 64  # rows that are kept free at first
@@ -172,9 +173,14 @@ class Walks:
         return about_those(found, there, self.rows.num_seen)
 
     def evidence(
-        self, group: Group | None, entity: int, relation: int, starts: tuple[Ids, Ids] | None = None
+        self,
+        group: Group | None,
+        entity: int,
+        relation: int,
+        starts: tuple[Ids, Ids] | None = None,
+        ties: Ties | None = None,
     ) -> Evidence:
-        """What the rules say of every id as an answer; one row.
+        """What the rules, and ``ties`` beside them, say of every id as an answer; one row.
 
         ``starts`` tells of newcomers beyond the group which relations they have, under ids for this question alone.
         """
@@ -185,7 +191,8 @@ class Walks:
                 world, size = world.started_by(*starts), max(size, int(starts[1].max(initial=0)) + 1)
             frequencies = replace(self._weighing.frequencies, num_entities=size)
             asked = np.array([entity], dtype=np.int32), np.array([relation], dtype=np.int32)
-            return replace(self._weighing, facts=rows, world=world, frequencies=frequencies).evidence(*asked)
+            weighing = replace(self._weighing, facts=rows, world=world, frequencies=frequencies, ties=lambda _: ties)
+            return weighing.evidence(*asked)
 
     def about_anyone(self, entity: int, relation: int) -> bool:
         """Whether a rule answers (entity, relation, ?) with whoever has some relation."""

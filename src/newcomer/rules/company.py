@@ -1,7 +1,9 @@
 """What is known of everyone: how often each answers a relation, and who is like the answers that are known already.
 
-Both go by all that is known when a question is asked: the observed graph and the facts of all newcomers who are there.
-So what one newcomer tells of seen entities is heard when the next one is asked about, though nobody's vector changes.
+Counted is all that is known when a question is asked: the observed graph and the facts of all newcomers who are
+there. So what one newcomer tells of seen entities is heard when the next one is asked about, though nobody's vector
+changes.
+Where a relation was hardly observed, what ties the same pairs is counted as well (`newcomer.rules.ties`).
 
 An entity's *features* are its facts as seen from it: (oriented relation, other end). The likeness of ``y`` to those
 who are known to answer (x, r, ?), S, is
@@ -23,6 +25,7 @@ import numpy.typing as npt
 from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, TripleArray, concatenate
 from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.index import Floats
+from newcomer.rules.ties import SELDOM, Ties, count_ties
 
 MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
 WIDEST = 50_000  # entities that share a feature: one that more have tells nothing that is worth the walk
@@ -45,8 +48,10 @@ class Company:
     frequencies: Frequencies
     num_seen: int
     num_relations: int
+    seldom: Mask  # (relations,): whether observed at most `SELDOM` times
     latest: Adjacency = NOTHING
     gone: Ids = field(default_factory=lambda: NOTHING.tails)
+    _ties: dict[int, Ties] = field(default_factory=dict, init=False)  # of relations that were asked about so far
 
     @classmethod
     def of(cls, observed: Graph, told: TripleArray, num_seen: int) -> "Company":
@@ -56,7 +61,8 @@ class Company:
         """
         brought = told.take(np.maximum(told.heads, told.tails) >= num_seen)
         known = Graph.build(observed.entities, observed.relations, concatenate([observed.triples, brought]))
-        return cls(known.adjacency, Frequencies.of(known), num_seen, known.num_relations)
+        times = np.bincount(observed.triples.relations, minlength=known.num_relations)
+        return cls(known.adjacency, Frequencies.of(known), num_seen, known.num_relations, times <= SELDOM)
 
     def since(self, latest: TripleArray, gone: Ids) -> "Company":
         """With facts of newcomers; those of ``gone`` take the place of what was known of them. Ids may be new."""
@@ -92,15 +98,52 @@ class Company:
         relations, tails = (np.concatenate(column) for column in columns)
         return relations, tails
 
+    @cached_property
+    def _away(self) -> Mask:
+        away = np.zeros(self.num_entities, dtype=np.bool_)
+        away[self.gone] = True
+        return away
+
+    def ties(self, relation: int) -> Ties | None:
+        """What ties the same pairs as an oriented relation that was seldom observed; None for one with rules."""
+        if not self.seldom[relation % self.num_relations]:
+            return None
+        if relation not in self._ties:
+            self._ties[relation] = self._counted(relation)
+        return self._ties[relation]
+
+    def _counted(self, relation: int) -> Ties:
+        size, support = self.num_relations, np.zeros(2 * self.num_relations, dtype=np.int64)
+        # A pair stands in one of the tables: with one who is gone, all that is known of it is the latest.
+        before = self.frequencies.answering((relation + size) % (2 * size))
+        count_ties(*_arrays(self.facts), self._away, before, relation, size, support)
+        rows = np.repeat(np.arange(len(self.latest.offsets) - 1), np.diff(self.latest.offsets))
+        having = np.unique(rows[self.latest.relations == relation]).astype(np.int32)
+        count_ties(*_arrays(self.latest), np.zeros_like(self._away), having, relation, size, support)
+        support[relation] = 0
+        return Ties(relation, support, self._sizes)
+
+    @cached_property
+    def _sizes(self) -> Offsets:
+        """(2 relations,): how many facts each oriented relation has."""
+        kinds, size = 2 * self.num_relations, self.num_relations
+        relations, tails = self._taken_back
+        others = ~self._away[tails]  # between two who are gone, a fact is taken back from either side
+        sizes: Offsets = (
+            self.frequencies.totals
+            + np.bincount(self.latest.relations, minlength=kinds)
+            - np.bincount(relations, minlength=kinds)
+            - np.bincount((relations[others] + size) % kinds, minlength=kinds)
+        )
+        return sizes
+
     def likeness(self, entity: int, answers: npt.NDArray[np.integer]) -> Floats:
         """(entities,): how like each is to those who are known to answer what is asked about the entity."""
         found = np.zeros(self.num_entities)
         if len(answers) == 0:
             return found
-        away = np.zeros(len(found), dtype=np.bool_)
-        away[self.gone] = True
         tables = (*_arrays(self.facts), *_arrays(self.latest))
-        _add_likeness(*tables, away, entity, _some(answers), self.num_relations, self.num_seen, found)
+        _add_likeness(*tables, self._away, entity, _some(answers), self.num_relations, self.num_seen, found)
         return found
 
     def shared(self, entity: int, answers: npt.NDArray[np.integer], other: int) -> list[Shared]:

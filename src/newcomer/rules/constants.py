@@ -33,10 +33,9 @@ from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets
 from newcomer.rules.compiled import compiled
 from newcomer.rules.horn import MiningResult, Progress
 from newcomer.rules.limits import require, thread_count
-from newcomer.rules.rule import ABOUT_ONE_VARIABLE, NONE, Kind, RuleSet
+from newcomer.rules.rule import ABOUT_ONE_VARIABLE, NONE, SMOOTHING, Kind, RuleSet
 
 PORTIONS = 64
-SMOOTHING = 5  # as in RuleSet.smoothed_confidence
 Columns = tuple[Ids, Ids, Ids, Ids]  # head types, body types, support, PCA body size
 
 

@@ -1,6 +1,7 @@
 """How often entities answer relations in a graph."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -38,6 +39,15 @@ class Frequencies:
         row, which = np.zeros(self.num_entities), slice(self.offsets[relation], self.offsets[relation + 1])
         row[self.answers[which]] = self.counts[which]
         return row
+
+    def answering(self, relation: int) -> Ids:
+        """Who answers an oriented relation."""
+        return self.answers[self.offsets[relation] : self.offsets[relation + 1]]
+
+    @cached_property
+    def totals(self) -> Offsets:
+        """(2 relations,): how many triples each oriented relation has."""
+        return np.diff(np.concatenate([[0], np.cumsum(self.counts)])[self.offsets])
 
     def unseen(self) -> Floats:
         """(entities,): 1 of each that the graph has no triple of."""

@@ -8,6 +8,7 @@ Rules start at the entity's own facts and walk on over those of the entities the
 neighbours (`newcomer.rules.neighbors`).
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -20,8 +21,10 @@ from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.grounding import candidate_rules
 from newcomer.rules.index import Floats, RuleIndex, Surroundings, surroundings
 from newcomer.rules.rule import RuleSet
+from newcomer.rules.ties import Ties, Votes
 from newcomer.rules.voting import collect_votes, lexicographic_scores, noisy_or_scores
 
+Counted = Callable[[int], Ties | None]  # for an oriented relation that hardly has rules, what stands beside them
 AGGREGATIONS = ("maximum", "noisy-or")
 
 
@@ -42,7 +45,8 @@ class Evidence:
 class RuleRanker:
     """Scores every entity as an answer: rules walk over ``facts``, frequencies are those of the observed graph.
 
-    With ``company``, what stands beside the scores is of all that is known; the scores themselves are as without it.
+    With ``company``, what stands beside the scores is of all that is known, and ``ties`` counted there speak beside the
+    rules of a relation that was seldom observed.
     """
 
     index: RuleIndex
@@ -53,6 +57,7 @@ class RuleRanker:
     by_frequency: bool = True
     threads: int = 1
     company: Company | None = None
+    ties: Counted | None = None
 
     @classmethod
     def build(
@@ -72,7 +77,8 @@ class RuleRanker:
             raise OptionError(f"threads {threads} is not a number of at least 1")
         index = RuleIndex(rules, rules.smoothed_confidence)
         world = surroundings(facts, rules.num_relations)
-        return cls(index, facts, world, Frequencies.of(observed), aggregation, by_frequency, threads, company)
+        ties = None if company is None else company.ties
+        return cls(index, facts, world, Frequencies.of(observed), aggregation, by_frequency, threads, company, ties)
 
     def scores(self, entities: Ids, relations: Ids) -> Floats:
         """One row of scores a query; relation ids from R on ask for heads."""
@@ -135,18 +141,19 @@ class RuleRanker:
         for place in share:
             entity, relation = int(entities[place]), int(relations[place])
             stamps[:] = 0
-            votes = self._votes(entity, relation, stamps)
-            self._score(votes, counts, rows[place])
+            votes, strengths = self._votes(entity, relation, stamps)
+            self._score(votes, strengths, counts, rows[place])
             answered = self.frequencies.row(relation)
             if confidence is not None:
                 # The strongest rule comes first, so that it is written last.
-                confidence[place, votes[::-1, 0]] = self.index.strength_of_level[votes[::-1, 1]]
+                confidence[place, votes[::-1, 0]] = strengths[votes[::-1, 1]]
             if frequency is not None:
                 frequency[place] = answered
             if self.by_frequency:
                 self._add_frequencies(answered, rows[place])
 
-    def _votes(self, entity: int, relation: int, stamps: Ids) -> Ids:
+    def _votes(self, entity: int, relation: int, stamps: Ids) -> Votes:
+        """All that speaks for a candidate: rules, and ties where these are counted."""
         index = self.index
         own_relations, own_tails = self.facts.of(entity)
         chosen, walk_count, edge_count = candidate_rules(
@@ -159,7 +166,9 @@ class RuleRanker:
             index.by_head, index.by_edge, index.by_constant,
             chosen, walk_count, edge_count, order, index.level, stamps,
         )  # fmt: skip
-        return votes
+        ties = None if self.ties is None else self.ties(relation)
+        by_rules = votes, index.strength_of_level
+        return by_rules if ties is None else ties.beside(by_rules, entity, own_relations, own_tails)
 
     def _rows(self, chosen: Offsets, walk_count: int, edge_count: int) -> Ids:
         """The rules' places in the `RuleSet`."""
@@ -172,11 +181,11 @@ class RuleRanker:
             ]
         )
 
-    def _score(self, votes: Ids, counts: Ids, row: Floats) -> None:
+    def _score(self, votes: Ids, strengths: Floats, counts: Ids, row: Floats) -> None:
         if self.aggregation == "maximum":
             lexicographic_scores(votes, counts, row)
         else:
-            noisy_or_scores(votes, self.index.strength_of_level, row)
+            noisy_or_scores(votes, strengths, row)
 
     def _add_frequencies(self, frequency: Floats, row: Floats) -> None:
         """Add a share below any difference between rule scores."""

@@ -28,6 +28,7 @@ from newcomer.graph import Ids, Mask, Offsets, Vocabulary
 
 NONE = -1  # no such atom, no such constant
 UNCOUNTED = -1  # a figure that the source of the rule did not give
+SMOOTHING = 5  # body pairs more that are taken to have failed: small counts are trusted less
 Shares = npt.NDArray[np.float64]
 
 
@@ -100,7 +101,7 @@ class Rule:
     @property
     def smoothed_confidence(self) -> float:
         """Confidence as if five more body pairs had failed: trusts small counts less."""
-        return _share(self.support, self.body_size, 5)
+        return _share(self.support, self.body_size, SMOOTHING)
 
     def atoms(self, num_relations: int) -> tuple[Atom, list[Atom]]:
         """The head and the body with variables x, y, z, w."""
@@ -197,7 +198,7 @@ class RuleSet:
     @property
     def smoothed_confidence(self) -> Shares:
         """Support / (body pairs + 5)."""
-        return _shares(self.support, self.body_size, 5)
+        return _shares(self.support, self.body_size, SMOOTHING)
 
     def where(self, which: Mask | npt.NDArray[np.integer]) -> "RuleSet":
         """The rules under a mask, or at these rows in this order."""

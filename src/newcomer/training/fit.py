@@ -394,10 +394,13 @@ class _Run:
         return self._ranker_on(prepared.dataset, prepared)
 
     def _ranker_on(self, dataset: InductiveDataset, prepared: Prepared) -> RuleRanker:
-        """The rules over the facts of a data set."""
+        """The rules over the facts of a data set, and what is counted beside them."""
         company = None
         if self.config.model.evidence and self.config.model.company:
             company = Company.of(dataset.observed, dataset.auxiliary.triples, prepared.num_seen)
+        return self._rules_over(dataset, prepared, company)
+
+    def _rules_over(self, dataset: InductiveDataset, prepared: Prepared, company: Company | None = None) -> RuleRanker:
         threads = thread_count(self.threads)
         return RuleRanker.build(prepared.rules, dataset.own_facts, dataset.observed, threads=threads, company=company)
 
@@ -411,7 +414,7 @@ class _Run:
             "unseen": exam.unseen,
             "newcomers": len(exam.dataset.newcomers),
             "queries": len(exam.queries),
-            "rules": exam.grade(self._ranker(prepared)) if len(prepared.rules) else None,
+            "rules": exam.grade(self._rules_over(prepared.dataset, prepared)) if len(prepared.rules) else None,
         }
 
     def _fitted(
