@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,10 @@ def rows(
         if len(silent) != 1 or silent[0] in names:
             yield name, graded(exam, cross_scores(batches, names, half, silent))
     del batches
+    if ranker.ties is not None:
+        mined = list(examples(network, replace(ranker, ties=None), exam.dataset, exam.queries, everyone, paths))
+        yield "without rules counted on arrival", graded(exam, cross_scores(mined, names, half, ()))
+        del mined
     for kind in np.unique(fitted.rules.kinds).tolist():
         left = fitted.rules.where(fitted.rules.kinds != kind)
         ranker = ranker_of(left, exam.dataset, threads, config.model.company)

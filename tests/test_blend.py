@@ -24,7 +24,6 @@ from newcomer.training.blend import (
     examples,
     few_weights_for,
     guess_of,
-    learn_weights,
     ranks_of,
     voices,
     voices_of,
@@ -166,21 +165,25 @@ def test_the_confidence_is_that_of_the_best_rule():
         assert (np.diff(confidence[order]) <= 1e-12).all(), "who stands higher has no weaker best rule"
 
 
+def learned_from(saying: Any) -> np.ndarray:
+    return weights_for(list(examples(saying, RANKER, SAMPLE, QUERIES)))
+
+
 @pytest.mark.parametrize(("right", "low", "high"), [(0.0, -0.3, 0.6 * GUESS[0]), (9.0, 1.2 * GUESS[0], 20.0)])
 def test_a_network_that_is_right_is_believed_and_one_that_guesses_is_not(right, low, high):
-    weights = learn_weights(network(right), RANKER, SAMPLE, QUERIES)
+    weights = learned_from(network(right))
     assert low < weights[0] < high
 
 
 def test_together_they_do_better_than_the_guess_on_what_they_were_weighed_on():
     saying = network(3.0)
-    learned = learn_weights(saying, RANKER, SAMPLE, QUERIES)
+    learned = learned_from(saying)
     guessed, weighed = (
         evaluate(SAMPLE, BlendedScorer(saying, RANKER, w), queries=QUERIES).metrics()["mrr"]
         for w in (np.array(GUESS, dtype=np.float32), learned)
     )
     assert weighed >= guessed
-    assert np.array_equal(learned, learn_weights(saying, RANKER, SAMPLE, QUERIES))
+    assert np.array_equal(learned, learned_from(saying))
 
 
 def test_triples_are_scored_as_answers_of_their_queries():
@@ -238,8 +241,11 @@ def test_a_network_that_is_right_where_little_is_known_is_believed_there():
     assert silent[0] == silent[4] == 0.0 and silent[1:4].any()
 
 
-def test_what_to_add_is_learned_where_no_newcomer_has_more_facts_than_were_left(monkeypatch):
-    told = []
+@pytest.mark.parametrize("hidden", [0.0, 0.5])
+def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_left(hidden, monkeypatch):
+    monkeypatch.setattr("newcomer.training.hiding.HIDDEN", hidden)
+    monkeypatch.setattr("newcomer.training.hiding.LEAST", 1)
+    told: list[float] = []
 
     def watched(*asked: Any, **options: Any) -> Iterator[Examples]:
         for batch in examples(*asked, **options):
@@ -247,9 +253,16 @@ def test_what_to_add_is_learned_where_no_newcomer_has_more_facts_than_were_left(
             yield batch
 
     monkeypatch.setattr("newcomer.training.fit.examples", watched)
-    fit(world(), settings(*choosing("foldin"), "model.evidence=yes", "training.epochs=1"), device="cpu")
-    assert len(told) == len(THINNED)  # one batch each
-    assert told[0] == 1 and all(least >= 1 / most for most, least in zip(THINNED, told, strict=True))
+    monkeypatch.setattr(
+        "newcomer.training.fit.weights_for", lambda batches, names: len(batches) * guess_of(names).numpy()
+    )
+    fitted = fit(world(), settings(*choosing("foldin"), "model.evidence=yes", "training.epochs=1"), device="cpu")
+    usual = 1 + (hidden > 0)  # batches: as drawn, and where a fact of each was hidden
+    assert len(told) == usual + len(THINNED)  # one batch each
+    assert told[:usual] == pytest.approx([1 / 3, 1 / 2][:usual])
+    assert told[usual] == 1 and all(least >= 1 / most for most, least in zip(THINNED, told[usual:], strict=True))
+    assert fitted.blend is not None
+    np.testing.assert_allclose(fitted.blend[0], usual * guess_of(voices_of(False, False)))
 
 
 def table_of(batches: list[Examples]) -> Examples:

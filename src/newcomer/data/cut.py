@@ -40,23 +40,34 @@ class FactsCut:
         """The data set with every newcomer cut."""
         if len(dataset.newcomers) == 0:
             raise DatasetError(f"{dataset.name} has no newcomers whose facts could be cut; leave out --known-facts")
-        facts, kept = dataset.auxiliary.triples, _kept(dataset, self)
-        auxiliary = Graph.build(dataset.entities, dataset.relations, facts.take(kept))
-        parts = dataset.observed, auxiliary, dataset.valid, dataset.test
-        return CutDataset(dataset.name, *parts, self, facts.take(~kept))
+        left = WithheldDataset.without(dataset, ~_kept(dataset, self))
+        return CutDataset(left.name, left.observed, left.auxiliary, left.valid, left.test, left.withheld, self)
 
 
 @dataclass(frozen=True, eq=False)
-class CutDataset(InductiveDataset):
+class WithheldDataset(InductiveDataset):
     """A data set without some of the auxiliary facts it was read with."""
 
-    cut: FactsCut
     withheld: TripleArray
+
+    @classmethod
+    def without(cls, dataset: InductiveDataset, withheld: Mask) -> "WithheldDataset":
+        """The data set without these of its auxiliary facts."""
+        facts = dataset.auxiliary.triples
+        auxiliary = Graph.build(dataset.entities, dataset.relations, facts.take(~withheld))
+        return cls(dataset.name, dataset.observed, auxiliary, dataset.valid, dataset.test, facts.take(withheld))
 
     def known(self) -> Graph:
         """Everything stated anywhere in the data set as it was read."""
         everything = concatenate([super().known().triples, self.withheld])
         return Graph.build(self.entities, self.relations, everything)
+
+
+@dataclass(frozen=True, eq=False)
+class CutDataset(WithheldDataset):
+    """A data set whose newcomers were cut."""
+
+    cut: FactsCut
 
     def summary(self) -> dict[str, int]:
         """What a report says of it."""

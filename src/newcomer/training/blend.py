@@ -141,18 +141,6 @@ class Examples(NamedTuple):
     few: Tensor  # (queries,): how little is known of the entity asked about
 
 
-def learn_weights(
-    network: ModelScorer,
-    rules: RuleRanker,
-    dataset: InductiveDataset,
-    queries: Queries,
-    paths: PathScorer | None = None,
-) -> Weights:
-    """The weights under which the answers are most likely among all candidates that are not known to be true."""
-    heard = voices_of(rules.company is not None, paths is not None)
-    return weights_for(list(examples(network, rules, dataset, queries, paths=paths)), heard)
-
-
 def voices_of(company: bool, paths: bool) -> tuple[str, ...]:
     """The names of the voices of a model, in their order."""
     return (*VOICES, *[COMPANY] * company, *[PATHS] * paths)
@@ -165,7 +153,7 @@ def guess_of(names: Collection[str]) -> Tensor:
 
 
 def weights_for(batches: list[Examples], names: Collection[str] = VOICES, silent: Collection[str] = ()) -> Weights:
-    """The weights that suit these examples best, however much is known; ``silent`` voices have none."""
+    """The weights under which the answers are most likely, however much is known; ``silent`` voices have none."""
     heard = torch.tensor([voice not in silent for voice in names])
     guess = guess_of(names) * heard
 

@@ -35,14 +35,15 @@ from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
+from newcomer.tasks.link_prediction import Queries
 from newcomer.training.blend import (
     BlendedScorer,
     Examples,
     examples,
     few_weights_for,
     guess_of,
-    learn_weights,
     voices_of,
+    weights_for,
 )
 from newcomer.training.calibrating import (
     CALIBRATION,
@@ -72,6 +73,7 @@ from newcomer.training.conditions import (
     torch_threads,
 )
 from newcomer.training.graph import TrainingGraph, build_training_graph
+from newcomer.training.hiding import hide_facts_of_busiest
 from newcomer.training.journal import Journal, opened
 from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weights, learn_judge
 from newcomer.training.loop import Trainer
@@ -254,7 +256,8 @@ class _Run:
         self.listener.stage("weighing network and rules")
         network, rules = self._network(trainer, world), self._ranker(world.prepared)
         asked = _asked(paths, world.prepared.dataset)
-        usual = learn_weights(network, rules, exam.dataset, exam.queries, asked)
+        as_drawn = examples(network, rules, exam.dataset, exam.queries, paths=asked)
+        usual = weights_for([*as_drawn, *self._busiest(exam, trainer, world, paths)], self._voices)
         thinned = [example for most in THINNED for example in self._thinned(exam, trainer, world, most, paths)]
         weights = np.stack([usual, few_weights_for(thinned, usual)])
         self.state.blend = _blend_of(weights, self._voices)
@@ -264,20 +267,31 @@ class _Run:
         self, exam: Exam, trainer: Trainer, world: World, most: int, paths: Paths | None
     ) -> Iterator[Examples]:
         """The queries once more, or some of them, with at most so many facts left of each newcomer."""
-        prepared, config = world.prepared, self.config
-        if len(prepared.dataset.newcomers) == 0:  # they train as well, and their vectors cannot unlearn
+        dataset, seed = world.prepared.dataset, self.config.seed
+        if len(dataset.newcomers) == 0:  # they train as well, and their vectors cannot unlearn
             return
-        thin = FactsCut(most, config.seed).of(prepared.dataset)
-        virtual = None
+        chosen = np.random.default_rng([seed, most]).permutation(len(exam.queries))[:THINNED_QUERIES]
+        queries = exam.queries.take(np.sort(chosen))
+        yield from self._with_fewer_facts(FactsCut(most, seed).of(dataset), queries, trainer, world, paths)
+
+    def _busiest(self, exam: Exam, trainer: Trainer, world: World, paths: Paths | None) -> Iterator[Examples]:
+        """What is asked about the busiest newcomers, as many questions as the exam has at most."""
+        dataset = world.prepared.dataset
+        if len(dataset.newcomers) == 0:
+            return
+        left, queries = hide_facts_of_busiest(dataset, exam.unseen, len(exam.queries), self.config.seed)
+        yield from self._with_fewer_facts(left, queries, trainer, world, paths)
+
+    def _with_fewer_facts(
+        self, left: InductiveDataset, queries: Queries, trainer: Trainer, world: World, paths: Paths | None
+    ) -> Iterator[Examples]:
+        """What the voices say where less is known of newcomers."""
+        prepared, model, virtual = world.prepared, self.config.model, None
         if trainer.model.encoder.hears_virtual:
-            virtual = ground(prepared.rules, thin.own_facts, thin.newcomers, config, self.threads)
-        model = config.model
+            virtual = ground(prepared.rules, left.own_facts, left.newcomers, self.config, self.threads)
         options = model.labels, model.soft_label_c, model.constrained
-        network = ModelScorer(trainer.model, world.graph, trainer.labels, thin, virtual, *options)
-        rules = self._ranker_on(thin, prepared)
-        chosen = np.random.default_rng([config.seed, most]).permutation(len(exam.queries))[:THINNED_QUERIES]
-        asked = _asked(paths, thin)
-        yield from examples(network, rules, thin, exam.queries.take(np.sort(chosen)), paths=asked)
+        network = ModelScorer(trainer.model, world.graph, trainer.labels, left, virtual, *options)
+        yield from examples(network, self._ranker_on(left, prepared), left, queries, paths=_asked(paths, left))
 
     def _judge(self, world: World) -> Judge | None:
         """A judge that practised on what is trained on, where the data set says what is false."""
