@@ -220,16 +220,17 @@ def _ready_model(folder: Path, cell: Cell, digest: str) -> Bundle | None:
 def commit() -> Report | None:
     """The commit of this program's own checkout, and whether its source was changed since; `None` outside of one.
 
-    On a machine without Git or checkout the variable NEWCOMER_COMMIT may name the commit that was copied there.
+    Where files were copied to a machine, the variable NEWCOMER_COMMIT may name their commit: it alone knows.
     """
-    place = Path(newcomer.__file__)
+    place, named = Path(newcomer.__file__), os.environ.get("NEWCOMER_COMMIT")
+    if named:
+        return {"id": named, "changed": None}
     try:
         _git(place.parent, "ls-files", "--error-unmatch", place.name)
         changes = _git(place.parent, "status", "--porcelain", "--untracked-files=no", "--", ".")
         return {"id": _git(place.parent, "rev-parse", "HEAD"), "changed": bool(changes)}
     except (OSError, subprocess.SubprocessError):
-        named = os.environ.get("NEWCOMER_COMMIT")
-        return {"id": named, "changed": None} if named else None
+        return None
 
 
 def _git(folder: Path, *words: str) -> str:
