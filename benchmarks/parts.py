@@ -158,6 +158,8 @@ def rows(
     for kind in np.unique(fitted.rules.kinds).tolist():
         left = fitted.rules.where(fitted.rules.kinds != kind)
         ranker = ranker_of(left, exam.dataset, threads, config.model.company)
+        if kind == Kind.ONE:  # counted ones are of this kind
+            ranker = replace(ranker, ties=None)
         batches = list(examples(network, ranker, exam.dataset, exam.queries, everyone, paths))
         name = f"without rules of the kind {Kind(kind).name.lower()}"
         yield name, graded(exam, cross_scores(batches, names, half, ()))

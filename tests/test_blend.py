@@ -30,6 +30,7 @@ from newcomer.training.blend import (
     weights_for,
 )
 from newcomer.training.fit import THINNED, fit
+from newcomer.training.preparation import mined_rules
 from newcomer.training.restore import BLEND
 from training_world import choosing, settings, world
 
@@ -263,6 +264,22 @@ def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_le
     assert told[usual] == 1 and all(least >= 1 / most for most, least in zip(THINNED, told[usual:], strict=True))
     assert fitted.blend is not None
     np.testing.assert_allclose(fitted.blend[0], usual * guess_of(voices_of(False, False)))
+
+
+@pytest.mark.parametrize("protocol", ["inductive", "refreshed"])
+def test_rules_have_not_seen_what_is_hidden_of_the_busiest(protocol, monkeypatch):
+    monkeypatch.setattr("newcomer.training.hiding.HIDDEN", 0.5)
+    monkeypatch.setattr("newcomer.training.hiding.LEAST", 1)
+    seen: list[int] = []
+
+    def watched(dataset: Any, *options: Any) -> Any:
+        seen.append(len(dataset.auxiliary))
+        return mined_rules(dataset, *options)
+
+    monkeypatch.setattr("newcomer.training.fit.mined_rules", watched)
+    changes = "model.evidence=yes", "training.epochs=1", f"protocol={protocol}", "training.final_fit=no"
+    fitted = fit(world(), settings(*choosing("foldin"), *changes), device="cpu")
+    assert len(seen) == (protocol == "refreshed") and all(count < len(fitted.dataset.auxiliary) for count in seen)
 
 
 def table_of(batches: list[Examples]) -> Examples:

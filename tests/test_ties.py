@@ -151,6 +151,36 @@ def test_a_predictor_counts_as_evaluation_does():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_reasons_are_as_strong_as_what_counts_in_the_score():
+    """What newcomers bring makes a rule that was mined weaker where it is counted: then the mined one has the say."""
+    dwell = [("p00", "dwells_in", "city0"), ("p01", "dwells_in", "city1"), ("p02", "dwells_in", "city2")]
+    votes = [(name, "votes_in", city) for name, _, city in dwell]
+    crowd = [(f"n{i:02}", "dwells_in", f"city{i % 3}") for i in range(20)]
+    facts = [*parts()["aux"], ("q3", "dwells_in", "city3"), *VOTERS, *crowd]
+    dataset = world(train=[*parts()["train"], *dwell, *votes], aux=facts)
+    bundle = trained(*FOLDED, *BLENDED, HEARING, "rules.min_support=1", dataset=dataset)
+    predictor, told = Predictor(bundle, threads=1), set()
+    mind, state = predictor._mind, predictor._state
+    for name in ("q3", "n00", "p05"):
+        for relation in ("votes_in", "dwells_in"):
+            strength = mind._evidence(state, name, mind.names.relation(relation)).confidence[0]
+            for answer in predictor.tails(name, relation, k=60):
+                reasons = answer.because.groundings
+                best = max((one.confidence for one in reasons), default=0.0)
+                assert best == pytest.approx(strength[state.candidate(answer.entity)])
+                assert len({(one.rule, one.premises) for one in reasons}) == len(reasons)
+                told |= {(one.rule.split("(")[0], one.counted) for one in reasons}
+    assert {("dwells_in", False), ("lives_in", True)} <= told
+
+
+def test_nobody_has_reasons_to_be_its_own_answer_and_what_is_known_needs_none():
+    [own] = [one for one in election().tails("q3", "votes_in", k=60) if one.entity == "q3"]
+    assert own.because.groundings == ()
+    known = election().tails("q0", "votes_in", k=60, known=True)
+    [city] = [one for one in known if one.entity == "city0"]
+    assert city.because.groundings == ()
+
+
 def test_a_rule_that_was_mined_and_is_counted_is_told_once():
     seldom = world(
         train=[*parts()["train"], ("p00", "votes_in", "city0"), ("p01", "votes_in", "city1")], aux=ELECTION_FACTS

@@ -82,7 +82,8 @@ class ModelConfig(Settings):
     company: bool = setting(
         False,
         "Where rules have a say (evidence): whether all that is known is heard, other newcomers' facts, too: how often "
-        "everyone answers, and who is like the answers known already.",
+        "everyone answers, who is like the answers known already, and for relations seldom observed what else ties the "
+        "same pairs.",
     )
     propagation: bool = setting(
         False,

@@ -55,7 +55,10 @@ class WithheldDataset(InductiveDataset):
         """The data set without these of its auxiliary facts."""
         facts = dataset.auxiliary.triples
         auxiliary = Graph.build(dataset.entities, dataset.relations, facts.take(~withheld))
-        return cls(dataset.name, dataset.observed, auxiliary, dataset.valid, dataset.test, facts.take(withheld))
+        gone = facts.take(withheld)
+        if isinstance(dataset, WithheldDataset):
+            gone = concatenate([dataset.withheld, gone])
+        return cls(dataset.name, dataset.observed, auxiliary, dataset.valid, dataset.test, gone)
 
     def known(self) -> Graph:
         """Everything stated anywhere in the data set as it was read."""

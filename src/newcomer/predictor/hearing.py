@@ -1,7 +1,7 @@
 """All that is known in a state: the observed graph and the facts of every newcomer who is there, tied or not.
 
-Vectors and rules go by an entity's own facts and by those of whom it is tied to. What is counted here is counted over
-everything, so that what one newcomer tells of seen entities is heard when the next one is asked about.
+Vectors and mined rules go by an entity's own facts and by those of whom it is tied to. What is counted here is counted
+over everything, so that what one newcomer tells of seen entities is heard when the next one is asked about.
 """
 
 from functools import cached_property

@@ -445,6 +445,8 @@ class Mind:
 
     def facts_between(self, state: State, name: str, answer: str) -> list[Fact]:
         """An entity's own facts with another one, in order; what newcomers tell of a seen one is theirs."""
+        if name == answer:
+            return []
         if name in state.seats:
             return sorted(fact for fact in state.book.facts[name] if answer in (fact[0], fact[2]))
         seen, other, size = self.names.seen(name), self.names.seen(answer), len(self.names.relations)

@@ -218,13 +218,15 @@ class Because:
     def groundings(self) -> tuple[Grounding, ...]:
         """The rules that infer the answer, each with its premises, strongest first."""
         found = next(filter(None, (concluded.groundings(self._fact) for concluded in self._concluded())), ())
-        more = tuple(self._counted())
-        texts = {one.rule for one in more}  # what is counted now says more than what was mined
-        return in_order([*more, *(one for one in found if one.rule not in texts)]) if more else found
-
-    def _counted(self) -> Iterator[Grounding]:
         ties = self._query.ties
-        return iter(()) if ties is None else counted(self._query, ties, self._answer)
+        more = () if ties is None else tuple(counted(self._query, ties, self._answer))
+        if not more:
+            return found
+        # A rule may have been mined and be counted as well: the stronger figure is the one that counts in the score.
+        best: dict[tuple[str, tuple[Triple, ...]], Grounding] = {}
+        for one in sorted([*found, *more], key=lambda one: one.confidence):
+            best[one.rule, one.premises] = one
+        return in_order(best.values())
 
     @cached_property
     def strongest(self) -> Grounding | None:
@@ -298,9 +300,12 @@ class Because:
 def counted(query: Query, ties: Ties, answer: str) -> Iterator[Grounding]:
     """What the facts between the entity and the answer say, where ties are counted."""
     names, size = query.mind.names, query.mind.model.num_relations
-    for fact in query.mind.facts_between(query.state, query.entity, answer):
+    facts = query.mind.facts_between(query.state, query.entity, answer)
+    if query.triple(answer) in facts:  # it is known, and so needs no rule
+        return
+    for fact in facts:
         relation = fact[1] if fact[0] == query.entity else fact[1] + size
-        if ties.support[relation] > 0 and fact[0] != fact[2]:
+        if ties.support[relation] > 0:
             rule = ties.rule(relation)
             text = rule.text(names.relations, names.entities)
             yield Grounding(text, rule.smoothed_confidence, rule.support, (names.words(fact),), counted=True)

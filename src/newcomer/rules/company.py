@@ -22,13 +22,14 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, TripleArray, concatenate
+from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, TripleArray, concatenate, read_only
 from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.index import Floats
 from newcomer.rules.ties import SELDOM, Ties, count_ties
 
 MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
 WIDEST = 50_000  # entities that share a feature: one that more have tells nothing that is worth the walk
+MOST_TIES = 256  # relations whose ties are kept for the next question
 NOTHING = Adjacency(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
 
 
@@ -73,7 +74,9 @@ class Company:
         order = np.lexsort((tails, along, rows))
         offsets = np.zeros(size + 1, dtype=np.int64)
         np.cumsum(np.bincount(rows, minlength=size), out=offsets[1:])
-        return replace(self, latest=Adjacency(offsets, along[order], tails[order]), gone=gone)
+        # Read-only as other rows are, so that loops are compiled once.
+        rows_of_latest = Adjacency(read_only(offsets), read_only(along[order]), read_only(tails[order]))
+        return replace(self, latest=rows_of_latest, gone=gone)
 
     @property
     def num_entities(self) -> int:
@@ -108,9 +111,12 @@ class Company:
         """What ties the same pairs as an oriented relation that was seldom observed; None for one with rules."""
         if not self.seldom[relation % self.num_relations]:
             return None
-        if relation not in self._ties:
-            self._ties[relation] = self._counted(relation)
-        return self._ties[relation]
+        found = self._ties.get(relation)
+        if found is None:
+            if len(self._ties) >= MOST_TIES:
+                self._ties.clear()
+            found = self._ties[relation] = self._counted(relation)
+        return found
 
     def _counted(self, relation: int) -> Ties:
         size, support = self.num_relations, np.zeros(2 * self.num_relations, dtype=np.int64)

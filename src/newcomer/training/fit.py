@@ -13,7 +13,7 @@ with the same weights as one that was not.
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ from newcomer.training.hiding import hide_facts_of_busiest
 from newcomer.training.journal import Journal, opened
 from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weights, learn_judge
 from newcomer.training.loop import Trainer
-from newcomer.training.preparation import Prepared, ground, prepare, renamed_rules
+from newcomer.training.preparation import Prepared, ground, mined_rules, prepare, renamed_rules
 from newcomer.training.propagating import PATHS, Paths, PathScorer, PathTrainer, path_weights
 from newcomer.training.restore import inferred_by, weights_of
 from newcomer.training.scorer import ModelScorer
@@ -276,10 +276,14 @@ class _Run:
 
     def _busiest(self, exam: Exam, trainer: Trainer, world: World, paths: Paths | None) -> Iterator[Examples]:
         """What is asked about the busiest newcomers, as many questions as the exam has at most."""
-        dataset = world.prepared.dataset
-        if len(dataset.newcomers) == 0:
+        prepared, config = world.prepared, self.config
+        if len(prepared.dataset.newcomers) == 0:
             return
-        left, queries = hide_facts_of_busiest(dataset, exam.unseen, len(exam.queries), self.config.seed)
+        left, queries = hide_facts_of_busiest(prepared.dataset, exam.unseen, len(exam.queries), config.seed)
+        if len(queries) == 0:
+            return
+        if prepared.mined and config.protocol == "refreshed":  # those rules have seen what is hidden now
+            world = replace(world, prepared=replace(prepared, rules=mined_rules(left, config, self.threads)))
         yield from self._with_fewer_facts(left, queries, trainer, world, paths)
 
     def _with_fewer_facts(

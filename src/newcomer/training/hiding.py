@@ -20,7 +20,9 @@ MOST = 1_000  # questions
 def hide_facts_of_busiest(
     dataset: InductiveDataset, unseen: str, most: int, seed: int
 ) -> tuple[WithheldDataset, Queries]:
-    """The data set without some facts, drawn by the seed, and as many questions (``most``, and a thousand at most).
+    """The data set without some facts, drawn by the seed and the ids, and the questions that ask for them.
+
+    There are as many as ``most``, as `MOST` and as `HIDDEN` of the busiest newcomers' facts allow.
 
     A newcomer is asked about from the end that is new in the exam (subject, object or both), for someone seen.
     """

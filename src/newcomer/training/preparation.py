@@ -33,6 +33,7 @@ class Prepared:
     rules: RuleSet
     seen_neighbors: VirtualNeighbors | None
     newcomer_neighbors: VirtualNeighbors | None
+    mined: bool = False  # the rules are from these facts, not given
 
     @property
     def num_seen(self) -> int:
@@ -49,12 +50,13 @@ def prepare(
 ) -> Prepared:
     """Mine (unless rules are given) and ground; without ``newcomers`` only what is trained on is grounded."""
     check_trainable(dataset)
+    mined = rules is None
     if rules is None:
         rules = mined_rules(dataset, config, threads, progress)
     dataset = under_protocol(dataset, config.protocol)
     seen = ground_seen(rules, dataset.observed, config, threads)
     arrived = ground(rules, dataset.own_facts, dataset.newcomers, config, threads) if newcomers else None
-    return Prepared(dataset, rules, seen, arrived)
+    return Prepared(dataset, rules, seen, arrived, mined)
 
 
 def check_trainable(dataset: InductiveDataset) -> None:
