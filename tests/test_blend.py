@@ -1,4 +1,7 @@
-"""Network, rules and plain counts together: the weights follow from who is right, and all are heard."""
+"""Network, rules and plain counts together: the weights follow from who is right, and all are heard.
+
+Covers newcomer.training.blend and newcomer.training.weighing.
+"""
 
 import math
 from collections.abc import Iterator
@@ -29,9 +32,10 @@ from newcomer.training.blend import (
     voices_of,
     weights_for,
 )
-from newcomer.training.fit import THINNED, fit
+from newcomer.training.fit import fit
 from newcomer.training.preparation import mined_rules
 from newcomer.training.restore import BLEND
+from newcomer.training.weighing import THINNED
 from training_world import choosing, settings, world
 
 SAMPLE = load_dataset("sample")
@@ -253,9 +257,9 @@ def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_le
             told.append(float(batch.few.min()))
             yield batch
 
-    monkeypatch.setattr("newcomer.training.fit.examples", watched)
+    monkeypatch.setattr("newcomer.training.weighing.examples", watched)
     monkeypatch.setattr(
-        "newcomer.training.fit.weights_for", lambda batches, names: len(batches) * guess_of(names).numpy()
+        "newcomer.training.weighing.weights_for", lambda batches, names: len(batches) * guess_of(names).numpy()
     )
     fitted = fit(world(), settings(*choosing("foldin"), "model.evidence=yes", "training.epochs=1"), device="cpu")
     usual = 1 + (hidden > 0)  # batches: as drawn, and where a fact of each was hidden
@@ -276,7 +280,7 @@ def test_rules_have_not_seen_what_is_hidden_of_the_busiest(protocol, monkeypatch
         seen.append(len(dataset.auxiliary))
         return mined_rules(dataset, *options)
 
-    monkeypatch.setattr("newcomer.training.fit.mined_rules", watched)
+    monkeypatch.setattr("newcomer.training.weighing.mined_rules", watched)
     changes = "model.evidence=yes", "training.epochs=1", f"protocol={protocol}", "training.final_fit=no"
     fitted = fit(world(), settings(*choosing("foldin"), *changes), device="cpu")
     assert len(seen) == (protocol == "refreshed") and all(count < len(fitted.dataset.auxiliary) for count in seen)

@@ -13,7 +13,7 @@ with the same weights as one that was not.
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,25 +25,15 @@ from torch import Tensor
 
 from newcomer.bundle import BundleParts, Thresholds, dataset_hash
 from newcomer.config import NOTHING, Config, TrainingConfig
-from newcomer.data.cut import FactsCut
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.nn.judge import Judge
 from newcomer.nn.model import Model
 from newcomer.nn.propagation import Propagation
-from newcomer.rules.company import Company
-from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import VirtualNeighbors
-from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
-from newcomer.tasks.link_prediction import Queries
 from newcomer.training.blend import (
-    BlendedScorer,
-    Examples,
-    examples,
-    few_weights_for,
     guess_of,
     voices_of,
-    weights_for,
 )
 from newcomer.training.calibrating import (
     CALIBRATION,
@@ -73,21 +63,18 @@ from newcomer.training.conditions import (
     torch_threads,
 )
 from newcomer.training.graph import TrainingGraph, build_training_graph
-from newcomer.training.hiding import hide_facts_of_busiest
 from newcomer.training.journal import Journal, opened
 from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weights, learn_judge
 from newcomer.training.loop import Trainer
-from newcomer.training.preparation import Prepared, ground, mined_rules, prepare, renamed_rules
-from newcomer.training.propagating import PATHS, Paths, PathScorer, PathTrainer, path_weights
+from newcomer.training.preparation import Prepared, prepare, renamed_rules
+from newcomer.training.propagating import PATHS, Paths, PathTrainer, path_weights
 from newcomer.training.restore import inferred_by, weights_of
-from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers
+from newcomer.training.weighing import Weighing, World, rules_over
 
 REHEARSED = 2  # batches
 KEPT_EVERY = 100  # steps of learning what paths say
 FOR_PATHS = "to learn what paths say; set model.propagation=false"
-THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn whom to believe then
-THINNED_QUERIES = 400
 FEW = ", few facts"
 
 
@@ -145,14 +132,6 @@ class Fitted:
             neighbors=inferred.neighbors,
             newcomer_neighbors=inferred.newcomer_neighbors,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class World:
-    """A prepared data set and its graph on the device."""
-
-    prepared: Prepared
-    graph: TrainingGraph
 
 
 def fit(
@@ -254,48 +233,10 @@ class _Run:
     def _blend(self, exam: Exam, trainer: Trainer, world: World, paths: Paths | None) -> None:
         """Weigh the network against the rules, and grade both together."""
         self.listener.stage("weighing network and rules")
-        network, rules = self._network(trainer, world), self._ranker(world.prepared)
-        asked = _asked(paths, world.prepared.dataset)
-        as_drawn = examples(network, rules, exam.dataset, exam.queries, paths=asked)
-        usual = weights_for([*as_drawn, *self._busiest(exam, trainer, world, paths)], self._voices)
-        thinned = [example for most in THINNED for example in self._thinned(exam, trainer, world, most, paths)]
-        weights = np.stack([usual, few_weights_for(thinned, usual)])
+        weighing = self._weighing(trainer, world, paths)
+        weights = weighing.learned_from(exam)
         self.state.blend = _blend_of(weights, self._voices)
-        self.state.blended = exam.grade(BlendedScorer(network, rules, weights, asked))
-
-    def _thinned(
-        self, exam: Exam, trainer: Trainer, world: World, most: int, paths: Paths | None
-    ) -> Iterator[Examples]:
-        """The queries once more, or some of them, with at most so many facts left of each newcomer."""
-        dataset, seed = world.prepared.dataset, self.config.seed
-        if len(dataset.newcomers) == 0:  # they train as well, and their vectors cannot unlearn
-            return
-        chosen = np.random.default_rng([seed, most]).permutation(len(exam.queries))[:THINNED_QUERIES]
-        queries = exam.queries.take(np.sort(chosen))
-        yield from self._with_fewer_facts(FactsCut(most, seed).of(dataset), queries, trainer, world, paths)
-
-    def _busiest(self, exam: Exam, trainer: Trainer, world: World, paths: Paths | None) -> Iterator[Examples]:
-        """What is asked about the busiest newcomers, as many questions as the exam has at most."""
-        prepared, config = world.prepared, self.config
-        if len(prepared.dataset.newcomers) == 0:
-            return
-        left, queries = hide_facts_of_busiest(prepared.dataset, exam.unseen, len(exam.queries), config.seed)
-        if len(queries) == 0:
-            return
-        if prepared.mined and config.protocol == "refreshed":  # those rules have seen what is hidden now
-            world = replace(world, prepared=replace(prepared, rules=mined_rules(left, config, self.threads)))
-        yield from self._with_fewer_facts(left, queries, trainer, world, paths)
-
-    def _with_fewer_facts(
-        self, left: InductiveDataset, queries: Queries, trainer: Trainer, world: World, paths: Paths | None
-    ) -> Iterator[Examples]:
-        """What the voices say where less is known of newcomers."""
-        prepared, model, virtual = world.prepared, self.config.model, None
-        if trainer.model.encoder.hears_virtual:
-            virtual = ground(prepared.rules, left.own_facts, left.newcomers, self.config, self.threads)
-        options = model.labels, model.soft_label_c, model.constrained
-        network = ModelScorer(trainer.model, world.graph, trainer.labels, left, virtual, *options)
-        yield from examples(network, self._ranker_on(left, prepared), left, queries, paths=_asked(paths, left))
+        self.state.blended = exam.grade(weighing.blended(weights))
 
     def _judge(self, world: World) -> Judge | None:
         """A judge that practised on what is trained on, where the data set says what is false."""
@@ -315,12 +256,8 @@ class _Run:
     ) -> None:
         """See how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating truths")
-        network, blended, seed = self._network(trainer, world), self.config.model.evidence, self.config.seed
-        scorer: ModelScorer | BlendedScorer = network
-        if blended:
-            asked = _asked(paths, world.prepared.dataset)
-            weights = _weights(self.state.blend, self._voices)
-            scorer = BlendedScorer(network, self._ranker(world.prepared), weights, asked)
+        weighing, blended, seed = self._weighing(trainer, world, paths), self.config.model.evidence, self.config.seed
+        scorer = weighing.blended(_weights(self.state.blend, self._voices)) if blended else weighing.network()
         judging = None if judge is None else JudgeScorer(judge, world.prepared.dataset.known_facts())
         self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
         self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
@@ -391,36 +328,12 @@ class _Run:
 
     def _grade(self, exam: Exam, trainer: Trainer, world: World) -> dict[str, float]:
         with memory_in_words(_for_a_batch(self.config)):
-            network = self._network(trainer, world)
+            network = self._weighing(trainer, world).network()
             told_apart = exam.judge(network, self.config.seed) if exam.has_labels else {}
             return exam.grade(network) | told_apart
 
-    def _network(self, trainer: Trainer, world: World) -> ModelScorer:
-        model, prepared = self.config.model, world.prepared
-        return ModelScorer(
-            trainer.model,
-            world.graph,
-            trainer.labels,
-            prepared.dataset,
-            prepared.newcomer_neighbors,
-            model.labels,
-            model.soft_label_c,
-            model.constrained,
-        )
-
-    def _ranker(self, prepared: Prepared) -> RuleRanker:
-        return self._ranker_on(prepared.dataset, prepared)
-
-    def _ranker_on(self, dataset: InductiveDataset, prepared: Prepared) -> RuleRanker:
-        """The rules over the facts of a data set, and what is counted beside them."""
-        company = None
-        if self.config.model.evidence and self.config.model.company:
-            company = Company.of(dataset.observed, dataset.auxiliary.triples, prepared.num_seen)
-        return self._rules_over(dataset, prepared, company)
-
-    def _rules_over(self, dataset: InductiveDataset, prepared: Prepared, company: Company | None = None) -> RuleRanker:
-        threads = thread_count(self.threads)
-        return RuleRanker.build(prepared.rules, dataset.own_facts, dataset.observed, threads=threads, company=company)
+    def _weighing(self, trainer: Trainer, world: World, paths: Paths | None = None) -> Weighing:
+        return Weighing(self.config, self.threads, trainer, world, paths)
 
     @property
     def _voices(self) -> tuple[str, ...]:
@@ -432,7 +345,7 @@ class _Run:
             "unseen": exam.unseen,
             "newcomers": len(exam.dataset.newcomers),
             "queries": len(exam.queries),
-            "rules": exam.grade(self._rules_over(prepared.dataset, prepared)) if len(prepared.rules) else None,
+            "rules": exam.grade(rules_over(prepared, prepared.dataset, self.threads)) if len(prepared.rules) else None,
         }
 
     def _fitted(
@@ -475,11 +388,6 @@ class _Rehearsal(Trainer):
 
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         yield from islice(super()._batches(generator), REHEARSED)
-
-
-def _asked(paths: Paths | None, dataset: InductiveDataset) -> PathScorer | None:
-    """Paths asked about the entities of a data set."""
-    return None if paths is None else PathScorer(paths, dataset.own_facts, len(dataset.entities))
 
 
 def _blend_of(weights: npt.NDArray[np.float32], voices: tuple[str, ...]) -> dict[str, float]:
