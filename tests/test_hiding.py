@@ -7,6 +7,7 @@ import pytest
 
 from conftest import make_dataset
 from newcomer.data import load_dataset
+from newcomer.data.cut import FactsCut
 from newcomer.graph import InductiveDataset
 from newcomer.training import hiding
 from newcomer.training.hiding import hide_facts_of_busiest
@@ -54,12 +55,17 @@ def test_draws_follow_from_the_seed_and_are_as_many_as_asked_for():
     assert facts_of(drawn[0][0]) == facts_of(drawn[1][0]) != facts_of(drawn[2][0])
 
 
-def test_where_nobody_is_busy_nothing_is_hidden():
-    dataset = make_dataset(
-        train=[("a", "likes", "b"), ("b", "likes", "c")],
-        aux=[("x", "likes", "a")],
-        valid=[],
-        test=[("x", "likes", "b")],
-    )
+def test_where_nobody_is_busy_nothing_is_hidden(monkeypatch):
+    few = [("x", "likes", name) for name in "abcd"]
+    dataset = make_dataset(train=[("a", "likes", "b"), ("c", "likes", "d")], aux=few, test=[("a", "likes", "x")])
     left, queries = hide_facts_of_busiest(dataset, "subject", 10, 0)
     assert len(queries) == 0 and facts_of(left) == facts_of(dataset)
+    monkeypatch.setattr(hiding, "LEAST", 4)
+    assert len(hide_facts_of_busiest(dataset, "subject", 10, 0)[1]) == 2
+
+
+def test_what_was_withheld_before_stays_true():
+    cut = FactsCut(12, 0).of(SAMPLE)
+    left, queries = hide_facts_of_busiest(cut, "both", 1_000, 0)
+    assert len(queries) and len(left.withheld) == len(cut.withheld) + len(queries)
+    assert np.array_equal(left.known().triples.rows, SAMPLE.known().triples.rows)

@@ -33,7 +33,7 @@ def hide_facts_of_busiest(
     hidden: Mask = np.zeros(len(facts), dtype=bool)
     hidden[np.random.default_rng([seed, 11]).choice(places, size=count, replace=False)] = True
     left = WithheldDataset.without(dataset, hidden)
-    return left, queries_of(left, left.withheld)
+    return left, queries_of(left, facts.take(hidden))
 
 
 def _busiest(dataset: InductiveDataset) -> Mask:
