@@ -35,7 +35,7 @@ from newcomer.training.conditions import DEVICES, choose_device
 from newcomer.training.fit import Fitted, Listener, fit
 from newcomer.training.graph import TrainingGraph
 from newcomer.training.loop import Trainer
-from newcomer.training.propagating import PathTrainer
+from newcomer.training.path_training import PathTrainer
 
 EPOCHS = 5
 EPOCH_SECONDS, FIT_SECONDS = 1.5, 180.0
@@ -240,7 +240,7 @@ def path_steps(dataset: InductiveDataset, device: torch.device) -> dict[str, Any
     start = time.perf_counter()
     losses = [trainer.step(2 + number) for number in range(steps)]
     wait()
-    figures = {"seconds": (time.perf_counter() - start) / steps, "loss": losses[-1]}
+    figures = {"seconds": (time.perf_counter() - start) / steps, "loss": float(losses[-1])}
     return figures | ({"peak_bytes": torch.cuda.max_memory_allocated()} if device.type == "cuda" else {})
 
 

@@ -93,7 +93,7 @@ def cross_scores(
     for half in (first, ~first):
         learned = weights_for([rows_of(b, ~half[part]) for b, part in zip(batches, parts, strict=True)], names, silent)
         for batch, part in zip(batches, parts, strict=True):
-            found[part][half[part]] = (batch.voices[torch.from_numpy(half[part])] @ torch.from_numpy(learned)).numpy()
+            found[part][half[part]] = rows_of(batch, half[part]).scores(*torch.from_numpy(learned)).numpy()
     return found
 
 

@@ -20,6 +20,8 @@ from newcomer.rules.ranking import RuleRanker
 from newcomer.tasks.link_prediction import evaluate, queries_of
 from newcomer.training.blend import (
     GUESS,
+    KINDS,
+    LINK,
     UNKNOWN,
     VOICES,
     BlendedScorer,
@@ -171,13 +173,15 @@ def test_the_confidence_is_that_of_the_best_rule():
 
 
 def learned_from(saying: Any) -> np.ndarray:
-    return weights_for(list(examples(saying, RANKER, SAMPLE, QUERIES)))
+    """(3, voices): as many as a scorer takes."""
+    usual, tied = weights_for(list(examples(saying, RANKER, SAMPLE, QUERIES)))
+    return np.stack([usual, 0 * usual, tied])
 
 
 @pytest.mark.parametrize(("right", "low", "high"), [(0.0, -0.3, 0.6 * GUESS[0]), (9.0, 1.2 * GUESS[0], 20.0)])
 def test_a_network_that_is_right_is_believed_and_one_that_guesses_is_not(right, low, high):
     weights = learned_from(network(right))
-    assert low < weights[0] < high
+    assert low < weights[0, 0] < high
 
 
 def test_together_they_do_better_than_the_guess_on_what_they_were_weighed_on():
@@ -205,10 +209,11 @@ def test_a_run_with_evidence_weighs_both_and_keeps_the_weights():
     about = fitted.metrics["validation"]
     assert about["model"]["mrr"] > about["network"]["mrr"]
     names = voices_of(company=True, paths=False)
-    assert list(fitted.metrics["blend"]) == [*names, *(f"{voice}, few facts" for voice in names)]
+    assert list(fitted.metrics["blend"]) == [f"{voice}{kind}" for kind in KINDS for voice in names]
     stored = fitted.bundle(SAMPLE).weights[BLEND]
     assert np.array_equal(stored, fitted.blend) and not np.allclose(stored[0], guess_of(names))
-    assert stored.reshape(-1).tolist() == list(fitted.metrics["blend"].values()) and stored[1].any()
+    assert stored.reshape(-1).tolist() == list(fitted.metrics["blend"].values())
+    assert stored[1].any() and stored[2].any() and stored[2, LINK] == 0.0
 
 
 def known_of(entity: int) -> int:
@@ -231,6 +236,33 @@ def test_what_is_added_where_little_is_known_counts_the_less_the_more_is():
     assert np.array_equal(alone, nothing)
 
 
+def test_what_is_added_for_those_who_are_tied_already_counts_for_them_alone():
+    usual, tied = np.array(GUESS, np.float32), np.arange(1, 8, dtype=np.float32) / 4
+    asked, saying = (QUERIES.entity[:6], QUERIES.relation[:6]), network(1.0)
+    scorer = BlendedScorer(saying, RANKER, np.stack([usual, 0 * usual, tied]))
+    found, before = scorer.scores(*asked), BlendedScorer(saying, RANKER, usual).scores(*asked)
+    heard = all_voices(saying, *asked)
+    linked = RANKER.evidence(*asked).linked > 0
+    assert linked.any() and not linked.all()
+    np.testing.assert_array_equal(found[~linked], before[~linked])
+    more = sum(t * voice for t, voice in zip(tied, heard, strict=True))
+    np.testing.assert_allclose(found[linked], (before + more)[linked], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(sum(scorer.parts(*asked)), found, rtol=1e-6)
+
+
+def test_a_network_that_is_right_about_those_who_are_tied_is_believed_there():
+    """The voices are noise but the network's, which knows the answers that are tied, and the link."""
+    rng, count, size = np.random.default_rng(0), 400, 30
+    answers = torch.from_numpy(rng.integers(size, size=count))
+    table = torch.from_numpy(rng.normal(size=(count, size, len(VOICES))).astype(np.float32))
+    table[:, :, LINK] = torch.from_numpy(rng.integers(2, size=(count, size)).astype(np.float32))
+    who = torch.arange(count)
+    table[who, answers, 0] += 4 * table[who, answers, LINK]
+    usual, tied = weights_for([Examples(table, torch.zeros(count, size), answers, torch.zeros(count))])
+    assert tied[0] > 0.3 and tied[0] > np.abs(np.delete(tied, 0)).max() and tied[LINK] == 0.0
+    assert usual[0] < tied[0]
+
+
 def test_a_network_that_is_right_where_little_is_known_is_believed_there():
     """The voices are noise but the network's, of which those with one fact learn more than the usual."""
     rng, count, size = np.random.default_rng(0), 200, 30
@@ -239,11 +271,11 @@ def test_a_network_that_is_right_where_little_is_known_is_believed_there():
     few = torch.tensor([1.0, 0.01]).repeat(count // 2)
     table[torch.arange(count), answers, 0] += 4 * few
     batch = Examples(table, torch.zeros(count, size), answers, few)
-    usual = weights_for([Examples(*(part[few < 1] for part in batch))])
-    added = few_weights_for([batch], usual)
+    usual, tied = weights_for([Examples(*(part[few < 1] for part in batch))])
+    added = few_weights_for([batch], usual, tied)
     assert added[0] > 0.3 and added[0] > np.abs(added[1:]).max()
     silent = weights_for([batch], silent=("network", "link"))
-    assert silent[0] == silent[4] == 0.0 and silent[1:4].any()
+    assert not silent[:, [0, 4]].any() and silent[:, 1:4].any(axis=1).all()
 
 
 @pytest.mark.parametrize("hidden", [0.0, 0.5])
@@ -258,9 +290,12 @@ def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_le
             yield batch
 
     monkeypatch.setattr("newcomer.training.weighing.examples", watched)
-    monkeypatch.setattr(
-        "newcomer.training.weighing.weights_for", lambda batches, names: len(batches) * guess_of(names).numpy()
-    )
+
+    def counted(batches: list[Examples], names: Any) -> tuple[np.ndarray, np.ndarray]:
+        guess = guess_of(names).numpy()
+        return len(batches) * guess, 0 * guess
+
+    monkeypatch.setattr("newcomer.training.weighing.weights_for", counted)
     fitted = fit(world(), settings(*choosing("foldin"), "model.evidence=yes", "training.epochs=1"), device="cpu")
     usual = 1 + (hidden > 0)  # batches: as drawn, and where a fact of each was hidden
     assert len(told) == usual + len(THINNED)  # one batch each

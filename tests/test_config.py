@@ -71,7 +71,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.relation_shifts": st.booleans(),
     "model.evidence": st.booleans(),
     "model.company": st.booleans(),
-    "model.propagation": st.booleans(),
+    "model.propagation": st.sampled_from([True, False, "auto"]),
     "model.judge": st.booleans(),
     "model.constrained": st.booleans(),
     "model.own_answers": st.booleans(),
@@ -110,7 +110,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
 
 
 def go_together(settings: dict[str, Any]) -> bool:
-    if settings.get("model.propagation") and not settings.get("model.evidence"):
+    if settings.get("model.propagation") is True and not settings.get("model.evidence"):
         return False
     return not (settings.get("model.own_answers") and settings.get("training.newcomer_answers"))
 

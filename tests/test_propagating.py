@@ -1,4 +1,4 @@
-"""Learning what paths say: what is hidden while it is learned, what is learned, and who is asked by which facts."""
+"""Asking what paths say: who is asked by which facts, and a fit that learns it, weighs it and keeps it."""
 
 from dataclasses import replace
 
@@ -6,21 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import complaint, make_dataset
+from conftest import complaint
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
-from newcomer.nn.propagation import PathEdges, Propagation, path_edges
-from newcomer.training import propagating
+from newcomer.nn.propagation import Propagation, path_edges
+from newcomer.training import path_training, propagating
+from newcomer.training.conditions import settled
 from newcomer.training.fit import Fitted, Listener, fit
 from newcomer.training.journal import CHECKPOINT
-from newcomer.training.propagating import (
-    Asked,
-    Paths,
-    PathScorer,
-    PathTrainer,
-    path_weights,
-    propagation_of,
-)
+from newcomer.training.path_training import FURTHER, PathTrainer, carried_over
+from newcomer.training.propagating import Asked, Paths, PathScorer, path_weights, propagation_of
 from newcomer.training.restore import blend_of, load_model, paths_of
 from nn_oracle import one_thread
 from training_world import FOLDED, Stopped, settings, weights, world
@@ -42,131 +37,6 @@ def scorer_of(trainer: PathTrainer, dataset: InductiveDataset) -> PathScorer:
 
 def ids(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int32)
-
-
-class Watched(PathTrainer):
-    """Remembers what was asked, over which edges."""
-
-    def _loss(self, asked: torch.Tensor, edges: PathEdges) -> torch.Tensor:
-        self.seen = asked, edges
-        return super()._loss(asked, edges)
-
-
-def pairs_between(rows: list[tuple[int, int]]) -> set[frozenset[int]]:
-    return {frozenset(pair) for pair in rows}
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
-def test_no_fact_answers_for_itself_and_every_other_time_no_twin_does(number, monkeypatch):
-    monkeypatch.setattr(propagating, "LARGEST_SHARE", 8 / 65)
-    facts = [*[(f"a{i}", "r", f"b{i % 5}") for i in range(20)], *[(f"a{i}", "s", f"b{i % 5}") for i in range(20)]]
-    others = [(f"a{i}", "t", f"a{(i + 1) % 20}") for i in range(20)]
-    dataset = make_dataset(
-        train=[*facts, *others, *[(f"b{i}", "t", f"b{(i + 1) % 5}") for i in range(5)]], aux=[], test=[]
-    )
-    trainer = Watched(dataset.observed, len(dataset.entities), 40, 0, CPU)
-    trainer.step(number)
-    asked, edges = trainer.seen
-    assert len(asked) == 8
-    shown = edges.weights > 0
-    visible = set(
-        zip(
-            *(part[shown].tolist() for part in (edges.rows.row_ids(), edges.relations, edges.rows.columns)), strict=True
-        )
-    )
-    size = trainer.graph.num_relations
-    for entity, relation, answer in asked.tolist():
-        assert (entity, relation, answer) not in visible
-        assert (answer, (relation + size) % (2 * size), entity) not in visible
-    tied = pairs_between([(row, column) for row, _, column in visible])
-    twins = [frozenset((entity, answer)) in tied for entity, _, answer in asked.tolist()]
-    assert any(twins) if number % 2 == 0 else not any(twins)
-    assert len(visible) >= 2 * (len(facts) - 2 * 8)  # and all others are
-
-
-def test_who_would_be_known_by_having_no_edges_left_is_not_asked_for(monkeypatch):
-    monkeypatch.setattr(propagating, "LARGEST_SHARE", 1.0)
-    alone = [(f"x{i}", "r", f"y{i}") for i in range(6)]
-    dataset = make_dataset(train=[*alone, ("y0", "s", "y1")], aux=[], test=[])
-    trainer = Watched(dataset.observed, len(dataset.entities), 5, 0, CPU)
-    before = path_weights(trainer.network)["paths.queries"].copy()
-    assert trainer.step(0) == 0.0  # all facts are hidden, so nobody has any
-    assert np.array_equal(path_weights(trainer.network)["paths.queries"], before)
-    trainer.batch = 1
-    tied = set()
-    for number in range(0, 14, 2):
-        if trainer.step(number):
-            tied |= {tuple(row) for row in trainer.seen[0][:, [2]].tolist()}
-    assert tied <= {(dataset.entities.id(name),) for name in ("y0", "y1", "x0", "x1")} and tied
-
-
-def test_another_true_answer_is_no_rival():
-    dataset = make_dataset(train=[("x", "r", "y"), ("x", "r", "z"), ("x", "s", "u")], aux=[], test=[])
-    trainer, entity = trainer_of(dataset), dataset.entities.id
-    scores = torch.zeros(1, len(dataset.entities))
-    scores[0, entity("z")] = 9.0
-    trainer.network = lambda *_: scores  # type: ignore[assignment]
-    losses = []
-    for relation, answer in (("r", "y"), ("s", "u")):
-        asked = torch.tensor([[entity("x"), dataset.relations.id(relation), entity(answer)]])
-        losses.append(float(trainer._loss(asked, trainer.edges)))
-    assert losses[0] == pytest.approx(np.log(3))  # among x, y and u
-    assert losses[1] == pytest.approx(np.log(3 + np.exp(9)), rel=1e-5)
-
-
-def chained() -> InductiveDataset:
-    """Who works at a firm of a town pays there: a way of two steps, beside ties that mean nothing."""
-    rng = np.random.default_rng(0)
-    works = [(f"p{i:02}", "works", f"firm{i % 7}") for i in range(42)]
-    pays = [(f"p{i:02}", "pays", f"town{i % 7}") for i in range(42)]
-    lies = [(f"firm{i}", "lies", f"town{i}") for i in range(7)]
-    likes = [(f"p{i:02}", "likes", f"p{j:02}") for i, j in rng.integers(42, size=(40, 2)) if i != j]
-    new = [(f"q{i}", "works", f"firm{i}") for i in range(7)]
-    return make_dataset(train=[*works, *pays, *lies, *likes], aux=new, test=[("q0", "pays", "town0")])
-
-
-def test_a_way_of_two_steps_is_learned_and_serves_newcomers():
-    dataset = chained()
-    trainer = trainer_of(dataset, steps=150)
-    losses = [trainer.step(number) for number in range(trainer.steps)]
-    assert np.mean(losses[-20:]) < 0.6 * np.mean(losses[:20])
-    scorer, entity = scorer_of(trainer, dataset), dataset.entities.id
-    pays = dataset.relations.id("pays")
-    for number in range(7):
-        found = scorer.scores(ids(entity(f"q{number}")), ids(pays))[0]
-        assert found.argmax() == entity(f"town{number}")
-        np.testing.assert_allclose(np.exp(found[dataset.is_seen]).sum(), 1.0, rtol=1e-4)
-
-
-def test_the_same_steps_in_one_go_and_with_a_break_give_the_same_bits():
-    whole, first, second = trainer_of(), trainer_of(), trainer_of()
-    losses = [whole.step(number) for number in range(6)]
-    assert losses[:3] == [first.step(number) for number in range(3)]
-    second.restore(first.tensors())
-    assert losses[3:] == [second.step(number) for number in range(3, 6)]
-    kept, wanted = (path_weights(one.network) for one in (second, whole))
-    assert all(np.array_equal(kept[name], wanted[name]) for name in wanted)
-    assert trainer_of(seed=1).step(0) != losses[0]
-
-
-def test_a_batch_in_parts_teaches_the_same(monkeypatch):
-    whole, parts = trainer_of(), trainer_of()
-    loss = whole.step(0)
-    monkeypatch.setitem(propagating.AT_ONCE, "cpu", 1)
-    assert whole.batch > 1 and parts.step(0) == pytest.approx(loss, rel=1e-5)
-    for one, other in zip(parts.network.parameters(), whole.network.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-6)
-
-
-def test_every_pass_comes_to_every_fact_once(monkeypatch):
-    monkeypatch.setattr(propagating, "LARGEST_SHARE", 0.3)
-    trainer = trainer_of(steps=10_000)
-    a_pass = -(-len(trainer.graph.facts) // trainer.batch)
-    assert 3 < a_pass < len(trainer.graph.facts)
-    for start in (0, a_pass):
-        facts = torch.cat([trainer._batch(number) for number in range(start, start + a_pass)])
-        assert facts.sort().values.tolist() == list(range(len(trainer.graph.facts)))
-    assert trainer.steps == -(-propagating.PASSES * len(trainer.graph.facts) // trainer.batch)
 
 
 def with_another(dataset: InductiveDataset, *facts: tuple[int, int, int]) -> InductiveDataset:
@@ -231,20 +101,40 @@ def fitted_with(*changes: str, **options: object) -> Fitted:
 
 def test_a_fit_learns_weighs_and_stores_them():
     fitted = fitted_with()
-    assert list(fitted.metrics["blend"])[7] == "paths" and len(fitted.metrics["blend"]) == 16
+    assert list(fitted.metrics["blend"])[7] == "paths" and len(fitted.metrics["blend"]) == 24
     assert fitted.paths is not None and fitted.paths.told.any()
     bundle = fitted.bundle(DATASET)
-    assert bundle.weights["blend"].shape == (2, 8)
+    assert bundle.weights["blend"].shape == (3, 8)
     again = paths_of(bundle)
     assert again is not None
     stored, trained = path_weights(again.network), path_weights(fitted.paths)
     assert stored.keys() == trained.keys() and all(np.array_equal(stored[name], trained[name]) for name in stored)
     load_model(bundle)  # the network beside them is not confused
-    # The final ones are learned anew, on everyone.
-    alone = trainer_of(steps=6)
-    for number in range(6):
+    # The final ones go on from those of the search, on everyone.
+    found, alone = fitted_with("training.final_fit=no"), trainer_of(steps=6)
+    assert found.paths is not None
+    alone.begin_with(carried_over(found.paths, found.dataset.relations, alone.network, DATASET.relations))
+    assert alone.steps == 2 == np.ceil(6 * FURTHER)
+    for number in range(alone.steps):
         alone.step(number)
     assert all(np.array_equal(value, trained[name]) for name, value in path_weights(alone.network).items())
+
+
+@pytest.mark.parametrize(
+    ("device", "changes", "learned"), [("cpu", (), False), ("cuda", (), True), ("cuda", ("model.evidence=no",), False)]
+)
+def test_whether_they_are_learned_may_be_left_to_the_machine(device, changes, learned):
+    config = settings(*FOLDED, "model.evidence=yes", "model.propagation=auto", *changes)
+    assert config.model.propagation == "auto"
+    assert settled(config, torch.device(device)).model.propagation is learned
+    told = settings(*FOLDED, "model.evidence=yes", "model.propagation=yes")
+    assert settled(told, torch.device(device)) is told
+
+
+def test_a_fit_says_what_it_decided():
+    fitted = fitted_with("model.propagation=auto")
+    assert fitted.config.model.propagation is False and fitted.paths is None
+    assert fitted.bundle(DATASET).config.model.propagation is False
 
 
 class StopInPaths(Listener):
@@ -263,7 +153,7 @@ class StopInPaths(Listener):
                 raise Stopped
 
 
-@pytest.mark.parametrize(("step", "times"), [(1, 1), (3, 1), (6, 1), (2, 2), (6, 2)])
+@pytest.mark.parametrize(("step", "times"), [(1, 1), (3, 1), (6, 1), (1, 2), (2, 2)])
 def test_learning_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, step, times):
     monkeypatch.setattr("newcomer.training.fit.KEPT_EVERY", 2)
     whole = fitted_with()
@@ -295,7 +185,7 @@ def test_weights_of_other_relations_are_refused():
 
 
 def test_too_little_memory_is_said_in_words_before_anything_else_is_learned(monkeypatch, tmp_path):
-    def starved(*_: object) -> float:
+    def starved(*_: object) -> torch.Tensor:
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(PathTrainer, "step", starved)
@@ -305,10 +195,10 @@ def test_too_little_memory_is_said_in_words_before_anything_else_is_learned(monk
 
 
 def test_a_loss_that_is_no_number_is_said_in_words(monkeypatch):
-    monkeypatch.setattr(PathTrainer, "step", lambda *_: float("nan"))
+    monkeypatch.setattr(PathTrainer, "step", lambda *_: torch.tensor(torch.nan))
     text = str(complaint(fitted_with))
     wanted = "take another seed, or set model.propagation=false"
-    assert text == f"the loss is nan after step 1 of learning what paths say; {wanted}"
+    assert text == f"the loss is nan after step 6 of learning what paths say; {wanted}"
 
 
 def test_weights_that_are_missing_are_missed():
@@ -330,7 +220,7 @@ def test_the_same_question_is_asked_once_and_many_in_parts(monkeypatch):
         return ask(who, some)
 
     monkeypatch.setattr(scorer.paths, "ask", watched)
-    monkeypatch.setitem(propagating.AT_ONCE, "cpu", 2 * 32 * propagating.KEPT * int(DATASET.is_seen.sum()))
+    monkeypatch.setitem(path_training.AT_ONCE, "cpu", 2 * 32 * path_training.KEPT * int(DATASET.is_seen.sum()))
     found = scorer.scores(np.full(6, entity, dtype=np.int32), relations)
     assert asked == [[0, 1], [2]]
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

@@ -97,7 +97,7 @@ def test_seeds_are_of_trained_models():
         "rules": 1,
         "rules-all": 1,
         **dict.fromkeys(trained, 2),
-        "default-paths": 2,
+        "default-processor": 2,
         "default": 4,
     }  # under two protocols
     assert {cell.seed for cell in cells("statistics", seeds=3)} == {0}

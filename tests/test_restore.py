@@ -144,7 +144,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=lost)))
 
 
-@pytest.mark.parametrize("shape", [(3,), (3, len(VOICES)), ()])
+@pytest.mark.parametrize("shape", [(3,), (4, len(VOICES)), (3, 2), ()])
 def test_a_blend_of_other_voices_is_refused(tmp_path, shape):
     bundle = stored(fit(DATASET, settings("training.epochs=1")), tmp_path / "m")
     other = replace(bundle, weights={**bundle.weights, BLEND: np.ones(shape, dtype=np.float32)})

@@ -10,7 +10,7 @@ state only what differs from the defaults below. ``to_toml`` writes all settings
 manual. TOML has no null, so there, and on the command line, "nothing" is the word ``none``.
 """
 
-from newcomer.config.fields import NOTHING
+from newcomer.config.fields import AUTO, NOTHING
 from newcomer.config.reading import (
     ABLATION_ROWS,
     ablation,
@@ -41,6 +41,7 @@ from newcomer.config.settings import (
 
 __all__ = [
     "ABLATION_ROWS",
+    "AUTO",
     "DECODERS",
     "ENCODERS",
     "LABELS",

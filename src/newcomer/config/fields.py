@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from newcomer.errors import OptionError, shown, unknown_name
 
 INT_MAX = 2**63 - 1  # what TOML promises to hold
 NOTHING = "none"
+AUTO = "auto"
+Maybe = bool | Literal["auto"]  # yes, no, or as the machine allows
 
 
 def setting(
@@ -55,6 +57,7 @@ def plain_values(settings: Settings) -> dict[str, Any]:
 # What a value must be, for each type of field.
 IN_WORDS: dict[Any, str] = {
     bool: "true or false",
+    Maybe: f"true, false or {AUTO}",
     int: "a whole number",
     float: "a number",
     str: "a word",
@@ -71,8 +74,10 @@ def converted(name: str, value: Any, kind: Any) -> Any:
         return _finite(name, value)
     if kind in (int, int | None) and isinstance(value, int) and not isinstance(value, bool):
         return int(value)
-    if kind is bool and isinstance(value, bool):
+    if kind in (bool, Maybe) and isinstance(value, bool):
         return value
+    if kind == Maybe and value == AUTO:
+        return AUTO
     if kind is str and isinstance(value, str):
         return str(value)
     if kind == tuple[str, ...] and isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):

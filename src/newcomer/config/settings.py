@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from newcomer.config.fields import Settings, plain_fields, plain_values, setting
 from newcomer.errors import OptionError, shown, unknown_name
@@ -85,10 +85,10 @@ class ModelConfig(Settings):
         "everyone answers, who is like the answers known already, and for relations seldom observed what else ties the "
         "same pairs.",
     )
-    propagation: bool = setting(
+    propagation: bool | Literal["auto"] = setting(
         False,
-        "Whether paths from the entity asked about have a say, too (with evidence); to learn from more than a few "
-        "thousand facts takes a GPU.",
+        "Whether paths from the entity asked about have a say, too (with evidence); auto: where a GPU trains, for to "
+        "learn from more than a few thousand facts takes one.",
     )
     judge: bool = setting(
         False,
@@ -110,7 +110,7 @@ class ModelConfig(Settings):
                 "model.decoder is transe, but the encoder foldin needs distmult or complex; change either, or take "
                 "--preset paper-fb15k"
             )
-        if self.propagation and not self.evidence:
+        if self.propagation is True and not self.evidence:
             raise OptionError(
                 "model.propagation is true, but paths have a say beside rules only; set model.evidence=true"
             )
@@ -175,7 +175,7 @@ class TrainingConfig(Settings):
     validation_queries: int | None = setting(2000, "Questions that a validation asks, at most.", low=1)
     final_fit: bool = setting(True, "Whether to train once more, on all entities, for the number of epochs found.")
     propagation_steps: int = setting(
-        3000, "Batches of questions that paths are learned from, at most (model.propagation).", low=1
+        4000, "Batches of questions that paths are learned from, at most (model.propagation).", low=1
     )
     virtual_weight: float = setting(1.0, "Weight of the virtual triples in the loss.", low=0)
     amp: bool = setting(False, "Whether to calculate in half precision where the device gains from it.")

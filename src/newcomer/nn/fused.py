@@ -1,8 +1,9 @@
 """Sums along edges on a GPU without a vector for each edge, for `newcomer.nn.propagation`.
 
-Two kernels in Triton, which PyTorch brings along for NVIDIA's cards. Rows are cut into blocks of a few edges
-(`Rows.blocks`), each summed up by one program in the order of its edges: the same bits in every run. What they replace
-writes a vector for each edge and reads it again, several times over.
+Kernels in Triton, which PyTorch brings along for NVIDIA's cards. Rows are cut into blocks of a few edges
+(`Rows.blocks`), each summed up by one program in the order of its edges, then the blocks of a row: the same bits in
+every run. What they replace writes a vector for each edge and reads it again, several times over. Vectors may have
+half the bits; sums are added up with all of them.
 """
 
 from dataclasses import dataclass
@@ -41,46 +42,33 @@ def summed(handing: Handing, vectors: Tensor, scales: Tensor) -> Tensor:
     tables = handing.relations, handing.weights, vectors.contiguous(), scales.contiguous(), sums
     starts, _ = handing.rows.blocks
     kernels.block_sum[grid](starts, handing.rows.columns, handing.edges, *tables, width, vectors.shape[2], tile)
-    return _rows_of(handing, sums)
+    return _rows_of(handing, sums, vectors.dtype)
 
 
-def slopes(handing: Handing, vectors: Tensor, scales: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of the vectors, and of its edge's scale by each edge, (edges, d); ``handing`` is turned round.
-
-    That is, its rows are who is heard of, their entries those who hear.
-    """
-    sums, kernels = _blocks_of(handing, vectors), _kernels()
+def scale_slopes(of_relation: Rows, rows: Rows, weights: Tensor, vectors: Tensor, gradient: Tensor) -> Tensor:
+    """(relations, d): the gradient of the scales; ``of_relation`` names each relation's edges, entries of ``rows``."""
+    starts, offsets = of_relation.blocks
     _, questions, size = vectors.shape
-    by_edge = torch.empty(len(handing.relations), size, device=vectors.device)
-    starts, offsets = handing.rows.blocks
-    every = torch.arange(len(sums), device=starts.device)
-    owners = torch.searchsorted(offsets[1:], every, right=True).clamp_max_(handing.rows.num_rows - 1)
-    tables = handing.relations, handing.weights, vectors.contiguous(), scales.contiguous(), gradient.contiguous()
-    kernels.block_slopes[(len(sums),)](
-        starts,
-        owners,
-        handing.rows.columns,
-        handing.edges,
-        *tables,
-        sums,
-        by_edge,
-        questions,
-        size,
-        _power_of_two(questions),
-        num_warps=8,
-    )
-    return _rows_of(handing, sums), by_edge
+    sums = torch.empty(len(starts) - 1, size, dtype=torch.float32, device=vectors.device)
+    tables = weights, vectors.contiguous(), gradient.contiguous(), sums, questions, size, _power_of_two(questions)
+    _kernels().block_slopes[(len(sums),)](starts, of_relation.columns, rows.row_ids(), rows.columns, *tables)
+    return torch.segment_reduce(sums, "sum", offsets=offsets, initial=0.0)
 
 
 def _blocks_of(handing: Handing, vectors: Tensor) -> Tensor:
     """Room for the sum of each block."""
     starts, _ = handing.rows.blocks
-    return torch.empty(len(starts) - 1, *vectors.shape[1:], device=vectors.device)
+    return torch.empty(len(starts) - 1, *vectors.shape[1:], dtype=torch.float32, device=vectors.device)
 
 
-def _rows_of(handing: Handing, sums: Tensor) -> Tensor:
+def _rows_of(handing: Handing, sums: Tensor, dtype: torch.dtype) -> Tensor:
+    """The sums of the rows, by those of their blocks."""
     _, offsets = handing.rows.blocks
-    return torch.segment_reduce(sums.flatten(1), "sum", offsets=offsets, initial=0.0).view(-1, *sums.shape[1:])
+    rows = torch.empty(handing.rows.num_rows, *sums.shape[1:], dtype=dtype, device=sums.device)
+    width = sums[0].numel()
+    tile = min(WIDEST, _power_of_two(width))
+    _kernels().row_sum[(len(rows), -(-width // tile))](offsets, sums, rows, width, tile)
+    return rows
 
 
 def _power_of_two(number: int) -> int:

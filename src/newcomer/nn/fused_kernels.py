@@ -17,39 +17,35 @@ def block_sum(  # type: ignore[no-untyped-def]
         edge = tl.load(edges + at)
         scale = tl.load(scales + tl.load(relations + edge) * size + place % size)
         said = tl.load(vectors + tl.load(columns + at) * width + place, mask=inside, other=0.0)
-        total += tl.load(weights + edge) * scale * said
+        total += tl.load(weights + edge) * scale * said.to(tl.float32)
     tl.store(sums + block * width + place, total, mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def block_slopes(  # type: ignore[no-untyped-def]
-    starts,
-    owners,
-    columns,
-    edges,
-    relations,
-    weights,
-    vectors,
-    scales,
-    gradient,
-    sums,
-    by_edge,
-    questions,
-    size: tl.constexpr,
-    room: tl.constexpr,
+    starts, edges, rows, columns, weights, vectors, gradient, sums, questions, size: tl.constexpr, room: tl.constexpr
 ):
-    """One block of the edges that lead to one entity: its gradient by them, and that of each edge's scale."""
+    """One block of the edges of one relation: the gradient of its scale by them."""
     block = tl.program_id(0).to(tl.int64)
     question, one = tl.arange(0, room)[:, None], tl.arange(0, size)
     inside = (question < questions) & (one[None, :] < size)
     place, width = question * size + one[None, :], questions * size
-    own = tl.load(vectors + tl.load(owners + block) * width + place, mask=inside, other=0.0)
     total = tl.zeros([room, size], dtype=tl.float32)
     for at in range(tl.load(starts + block), tl.load(starts + block + 1)):
         edge = tl.load(edges + at)
-        scale = tl.load(scales + tl.load(relations + edge) * size + one)
-        wanted = tl.load(gradient + tl.load(columns + at) * width + place, mask=inside, other=0.0)
-        wanted = wanted * tl.load(weights + edge)
-        total += wanted * scale[None, :]
-        tl.store(by_edge + edge * size + one, tl.sum(wanted * own, axis=0))
-    tl.store(sums + block * width + place, total, mask=inside)
+        said = tl.load(vectors + tl.load(columns + edge) * width + place, mask=inside, other=0.0)
+        wanted = tl.load(gradient + tl.load(rows + edge) * width + place, mask=inside, other=0.0)
+        total += tl.load(weights + edge) * said.to(tl.float32) * wanted.to(tl.float32)
+    tl.store(sums + block * size + one, tl.sum(total, axis=0))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def row_sum(offsets, sums, rows, width, tile: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One row, some of its numbers: the sum of its blocks."""
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.program_id(1) * tile + tl.arange(0, tile)
+    inside = place < width
+    total = tl.zeros([tile], dtype=tl.float32)
+    for block in range(tl.load(offsets + row), tl.load(offsets + row + 1)):
+        total += tl.load(sums + block * width + place, mask=inside, other=0.0)
+    tl.store(rows + row * width + place, total, mask=inside)

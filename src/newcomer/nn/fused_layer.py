@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-PRECISION = "ieee"  # of products of matrices
+PRECISION = {torch.float32: "ieee", torch.bfloat16: "tf32"}  # of products of matrices, by what vectors are kept in
 WIDEST = 8  # questions in a tile
 ROWS = 16  # entities times questions, of a tile: of more, a thread has too few registers for the products
-PROGRAMS = 528  # about so many on the way back: the buffers have a slot for each
+WARPS = {torch.float32: 4, torch.bfloat16: 2}  # that share a tile
+PROGRAMS = 1056  # about so many on the way back: the buffers have a slot for each
 
 
 def pays(questions: int) -> bool:
@@ -54,24 +55,28 @@ class _Updated(torch.autograd.Function):
         vectors, (entities, questions, size) = tables[0], tables[0].shape
         result, (wide, blocks) = torch.empty_like(vectors), _question_blocks(questions)
         grid = (blocks * _blocks(entities, ROWS // wide),)
-        _kernels().layer[grid](*tables, result, entities, questions, blocks, size, ROWS, wide, PRECISION)
+        shape = entities, questions, blocks, size, ROWS, wide, PRECISION[vectors.dtype]
+        _kernels().layer[grid](*tables, result, *shape, num_warps=WARPS[vectors.dtype])
         return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         tables = ctx.saved_tensors
-        vectors, sources, (entities, questions, size) = tables[0], tables[2], tables[0].shape
+        vectors, _, sources, _, gain = tables[:5]
+        entities, questions, size = vectors.shape
         wide, blocks = _question_blocks(questions)
         tiles = _blocks(entities, ROWS // wide)
         shares = max(1, min(tiles, PROGRAMS // blocks))
         of_vectors, of_sums = torch.empty_like(vectors), torch.empty_like(vectors)
-        of_weight = vectors.new_empty(shares * blocks, 3, size, size)
-        of_rest = vectors.new_empty(shares * blocks, 3, size)
-        of_gain = vectors.new_empty(shares, blocks * wide, size)
+        of_weight = gain.new_empty(shares * blocks, 3, size, size)
+        of_rest = gain.new_empty(shares * blocks, 3, size)
+        of_gain = gain.new_empty(shares, blocks * wide, size)
         found = of_vectors, of_sums, of_weight, of_rest, of_gain
-        shape = entities, questions, blocks, tiles, shares, size, ROWS, wide, PRECISION
-        _kernels().layer_slopes[(shares * blocks,)](*tables, gradients[0].contiguous(), *found, *shape)
-        of_asked = of_sums[sources, torch.arange(questions, device=sources.device)]  # it was added there
+        shape = entities, questions, blocks, tiles, shares, size, ROWS, wide, PRECISION[vectors.dtype]
+        _kernels().layer_slopes[(shares * blocks,)](
+            *tables, gradients[0].contiguous(), *found, *shape, num_warps=WARPS[vectors.dtype]
+        )
+        of_asked = of_sums[sources, torch.arange(questions, device=sources.device)].float()  # it was added there
         by_part = of_weight.sum(dim=0).permute(1, 0, 2).reshape(size, 3 * size)
         rest = of_rest.sum(dim=0)
         by_question = of_gain.sum(dim=0)[:questions]

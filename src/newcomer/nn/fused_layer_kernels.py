@@ -37,7 +37,7 @@ def layer(  # type: ignore[no-untyped-def]
     one = tl.arange(0, size)
     entity, question, inside = _rows(tile, block, entities, questions, rows, wide)
     base, place = _places(tile, block, questions, one, size, rows, wide)
-    own = tl.load(vectors + base + place, mask=inside[:, None], other=0.0)
+    own = tl.load(vectors + base + place, mask=inside[:, None], other=0.0).to(tl.float32)
     said = _said(sums + base + place, sources, asked, entity, question, inside, one, size)
     told = said * tl.load(gain + question[:, None] * size + one[None, :], mask=inside[:, None], other=0.0)
     share = 1.0 / tl.load(sizes + entity, mask=inside, other=1.0)
@@ -87,7 +87,7 @@ def layer_slopes(  # type: ignore[no-untyped-def]
     for tile in range(tl.program_id(0) // blocks, tiles, shares):
         entity, question, inside = _rows(tile, block, entities, questions, rows, wide)
         base, place = _places(tile, block, questions, one, size, rows, wide)
-        own = tl.load(vectors + base + place, mask=inside[:, None], other=0.0)
+        own = tl.load(vectors + base + place, mask=inside[:, None], other=0.0).to(tl.float32)
         said = _said(sums + base + place, sources, asked, entity, question, inside, one, size)
         gains = tl.load(gain + question[:, None] * size + one[None, :], mask=inside[:, None], other=0.0)
         told = said * gains
@@ -96,6 +96,7 @@ def layer_slopes(  # type: ignore[no-untyped-def]
         normed, steepness = _normed(own, small, mean, weight, bias, one, size, precision)
 
         wanted = tl.load(gradient + base + place, mask=inside[:, None], other=0.0)  # so others add nothing to any sum
+        wanted = wanted.to(tl.float32)
         scale, shift = tl.load(gamma + one)[None, :], tl.load(beta + one)[None, :]
         shown = tl.where(normed * scale + shift > 0.0, wanted, 0.0)
         for_beta += tl.sum(shown, axis=0)
@@ -150,7 +151,7 @@ def _said(sums, sources, asked, entity, question, inside, one, size: tl.constexp
     """The sums, with what is asked added where the question starts."""
     starts = (tl.load(sources + question, mask=inside, other=-1) == entity) & inside
     start = tl.load(asked + question[:, None] * size + one[None, :], mask=starts[:, None], other=0.0)
-    return tl.load(sums, mask=inside[:, None], other=0.0) + start
+    return tl.load(sums, mask=inside[:, None], other=0.0).to(tl.float32) + start
 
 
 @triton.jit

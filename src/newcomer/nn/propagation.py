@@ -25,6 +25,7 @@ from newcomer.nn.layers import glorot
 from newcomer.nn.sparse import Rows, row_sums, single_rows, weighted_sum
 
 DIM, LAYERS = 32, 4
+HALF = torch.bfloat16  # what a GPU may keep vectors in while learning
 Ids = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float32]
 
@@ -43,9 +44,10 @@ class PathEdges:
     num_relations: int
 
     @cached_property
-    def by_relation(self) -> Rows:
-        """The relations as rows of one entry, to sum up by relation."""
-        return single_rows(self.relations, 2 * self.num_relations)
+    def of_relation(self) -> Rows:
+        """For each oriented relation its edges."""
+        turned, order = single_rows(self.relations, 2 * self.num_relations).transposed
+        return Rows(turned.offsets, order, len(order))
 
     @cached_property
     def by_place(self) -> Rows:
@@ -81,11 +83,13 @@ class PathEdges:
             return self.weights.new_zeros(self.rows.num_rows)
         return row_sums(self.rows, self.weights)
 
-    def seen_with(self, weights: Tensor) -> "PathEdges":
-        """The same edges with other weights; what follows from their places is not found again."""
+    def seen_with(self, weights: Tensor, sizes: Tensor | None = None) -> "PathEdges":
+        """The same edges with other weights (and their sums by row, if known); what their places give is kept."""
         other = PathEdges(self.rows, self.relations, weights, self.num_relations)
-        for name in ("by_relation", "by_place", "by_neighbor"):
+        for name in ("of_relation", "by_place", "by_neighbor"):
             other.__dict__[name] = getattr(self, name)
+        if sizes is not None:
+            other.__dict__["sizes"] = sizes
         return other
 
 
@@ -120,11 +124,21 @@ class Propagation(nn.Module):
         self.told: Tensor
         self.register_buffer("told", torch.zeros(kinds))
 
-    def forward(self, parts: Sequence[PathEdges], sources: Tensor, queries: Tensor, num_entities: int) -> Tensor:
-        """(questions, entities): scores of everyone as an answer to (source, oriented relation, ?)."""
+    def forward(
+        self,
+        parts: Sequence[PathEdges],
+        sources: Tensor,
+        queries: Tensor,
+        num_entities: int,
+        kept: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """(questions, entities): scores of everyone as an answer to (source, oriented relation, ?).
+
+        ``kept`` is what vectors are kept in between layers; with `HALF` there must be kernels for them.
+        """
         asked = nn.functional.embedding(queries, self.queries)
-        start = asked.new_zeros(num_entities, len(queries), DIM)
-        start = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked)
+        start = asked.new_zeros(num_entities, len(queries), DIM, dtype=kept)
+        start = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked.to(kept))
         sizes = 1 + _over_all([one.sizes for one in parts], num_entities)
         # At first only the sources have anything to hand on: a part that none of them is in need not be gone through.
         handing = parts if len(parts) == 1 else [one for one in parts if bool((sources < one.rows.width).any())]
@@ -140,8 +154,8 @@ class Propagation(nn.Module):
         # The network of [h_v ; z_q], without a copy of z_q for every v.
         weight = self.first.weight
         asked_for = nn.functional.linear(asked, weight[:, DIM:], self.first.bias)
-        inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM]) + asked_for)
-        return nn.functional.linear(inner, self.last)[:, :, 0].T
+        inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM].to(kept)) + asked_for.to(kept))
+        return nn.functional.linear(inner.to(asked.dtype), self.last)[:, :, 0].T
 
 
 def _heard(vectors: Tensor, told: Tensor, sizes: Tensor) -> Tensor:
@@ -192,8 +206,9 @@ class _HandedOn(torch.autograd.Function):
         if gradients[0].is_cuda and not fused.available():
             return None, *slopes_by_edges(edges, vectors, scales, gradients[0])
         if gradients[0].is_cuda:
-            of_vectors, by_edge = fused.slopes(edges.turned_handing, vectors, scales, gradients[0])
-            return None, of_vectors, _by_relation(edges, by_edge)
+            of_vectors = fused.summed(edges.turned_handing, gradients[0], scales)
+            graph = edges.of_relation, edges.rows, edges.weights
+            return None, of_vectors, fused.scale_slopes(*graph, vectors, gradients[0])
         tables = _array(vectors), _array(scales), _array(gradients[0])
         found = _slopes(*edges.arrays, *tables)  # type: ignore[call-arg]
         return None, *map(torch.from_numpy, found)
@@ -216,8 +231,7 @@ def slopes_by_edges(edges: PathEdges, vectors: Tensor, scales: Tensor, gradient:
 
 def _by_relation(edges: PathEdges, by_edge: Tensor) -> Tensor:
     """(relations, d): the sums of what each edge has, (edges, d)."""
-    turned, order = edges.by_relation.transposed
-    return weighted_sum(Rows(turned.offsets, order, len(order)), torch.ones_like(edges.weights), by_edge)
+    return weighted_sum(edges.of_relation, torch.ones_like(edges.weights), by_edge)
 
 
 def _sums(rows: Rows, weights: Tensor, said: Tensor) -> Tensor:

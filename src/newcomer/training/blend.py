@@ -13,10 +13,10 @@ A candidate's score is a weighted sum of a few numbers:
                  (`newcomer.rules.company`); of models that hear all that is known
     paths        log of its share in what paths say of all seen entities; of models that have learned from them
 
-Whom to believe depends on how much is known of the entity asked about: the weights are ``usual + few / n`` where ``n``
-facts tell of it. The usual ones are those under which the true answers of the validation queries are most likely, near
-to a plain guess where there are few queries to learn them from. Then ``few`` is learned in the same way on the same
-newcomers with most of their facts taken away.
+Whom to believe depends on how much is known of the entity asked about, and on whether it is tied to the candidate: the
+weights are ``usual + few / n + tied * link`` where ``n`` facts tell of it. Usual and tied are those under which the
+true answers of the validation queries are most likely, near to a plain guess where there are few queries to learn from.
+Then ``few`` is learned in the same way on the same newcomers with most of their facts taken away.
 
 Since the score is a sum, the part of each voice in an answer is known exactly.
 """
@@ -37,6 +37,8 @@ from newcomer.training.propagating import PathScorer
 from newcomer.training.scorer import ModelScorer
 
 VOICES = ("network", "order", "confidence", "odds", "link", "frequency", "newcomer")
+LINK = VOICES.index("link")
+KINDS = ("", ", few facts", ", tied")  # of weights: usual ones, and what is added
 COMPANY, PATHS = "company", "paths"  # more voices, of models that have them
 GUESS = (0.4, 0.2, 0.0, 0.7, 2.0, 0.4, -3.0)  # what is believed before any query is looked at
 GUESS_OF_MORE = {COMPANY: 0.2, PATHS: 0.5}
@@ -56,7 +58,7 @@ class BlendedScorer:
 
     network: ModelScorer
     rules: RuleRanker
-    weights: Weights  # (2, voices), usual and few; or the usual ones alone
+    weights: Weights  # (3, voices), usual, few and tied; or the first of these
     paths: PathScorer | None = None
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
@@ -69,10 +71,12 @@ class BlendedScorer:
     def parts(self, entities: Ids, relations: Ids) -> Iterator[npt.NDArray[np.float32]]:
         """What each voice, in the order of `VOICES`, adds to the scores: added up in this order they are the scores."""
         evidence = self.rules.evidence(entities, relations)
-        weights = weights_at(self.weights, evidence.facts)
+        usual, few, tied = all_kinds(self.weights)
+        weights = (usual + few * few_facts(evidence.facts)[:, None]).astype(np.float32)
+        linked = evidence.linked.astype(np.float32)
         said = voices(self.network.scores(entities, relations), evidence, _asked(self.paths, entities, relations))
-        for weight, voice in zip(weights.T, said, strict=True):
-            yield weight[:, None] * voice
+        for weight, added, voice in zip(weights.T, tied, said, strict=True):
+            yield (weight[:, None] + added * linked) * voice
 
     def triple_scores(self, heads: Ids, relations: Ids, tails: Ids) -> npt.NDArray[np.float32]:
         """(n,): the score of each triple, as an answer among all; relation ids from R on are inverses."""
@@ -82,10 +86,10 @@ class BlendedScorer:
         return found
 
 
-def weights_at(weights: Weights, facts: npt.NDArray[np.floating]) -> Weights:
-    """(queries, voices): the weights for entities of which so many facts are known."""
-    usual, few = weights if weights.ndim == 2 else (weights, np.zeros_like(weights))
-    found: Weights = (usual + few * few_facts(facts)[:, None]).astype(np.float32)
+def all_kinds(weights: Weights) -> Weights:
+    """(3, voices): with zeros for the kinds that a model does not have."""
+    given = np.atleast_2d(weights)
+    found: Weights = np.concatenate([given, np.zeros((len(KINDS) - len(given), given.shape[1]), dtype=np.float32)])
     return found
 
 
@@ -140,6 +144,10 @@ class Examples(NamedTuple):
     answers: Tensor  # (queries,): places among the candidates
     few: Tensor  # (queries,): how little is known of the entity asked about
 
+    def scores(self, usual: Tensor, tied: Tensor) -> Tensor:
+        """(queries, candidates): by these weights, however much is known."""
+        return self.voices @ usual + self.voices[:, :, LINK] * (self.voices @ tied)
+
 
 def voices_of(company: bool, paths: bool) -> tuple[str, ...]:
     """The names of the voices of a model, in their order."""
@@ -153,24 +161,29 @@ def guess_of(names: Collection[str]) -> Tensor:
 
 
 def weights_for(batches: list[Examples], names: Collection[str] = VOICES, silent: Collection[str] = ()) -> Weights:
-    """The weights under which the answers are most likely, however much is known; ``silent`` voices have none."""
+    """(2, voices): the usual and the tied weights under which the answers are most likely, however much is known.
+
+    ``silent`` voices have none.
+    """
     heard = torch.tensor([voice not in silent for voice in names])
-    guess = guess_of(names) * heard
+    beside_link = heard & (torch.arange(len(names)) != LINK)  # which says no more of those who are tied
+    heard_of = torch.stack([heard, beside_link])
+    guess = torch.stack([guess_of(names) * heard, torch.zeros(len(names))])
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
-        return batch.voices @ (weights * heard)
+        return batch.scores(*(weights * heard_of))
 
     return _most_likely(batches, guess, scores)
 
 
-def few_weights_for(batches: list[Examples], usual: Weights) -> Weights:
-    """What to add to the usual weights where little is known."""
-    known = torch.from_numpy(usual)
+def few_weights_for(batches: list[Examples], usual: Weights, tied: Weights) -> Weights:
+    """What to add to the usual and tied weights where little is known."""
+    known = torch.from_numpy(usual), torch.from_numpy(tied)
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
-        return batch.voices @ known + (batch.voices @ weights) * batch.few[:, None]
+        return batch.scores(*known) + (batch.voices @ weights) * batch.few[:, None]
 
-    return _most_likely(batches, torch.zeros_like(known), scores)
+    return _most_likely(batches, torch.zeros_like(known[0]), scores)
 
 
 def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examples, Tensor], Tensor]) -> Weights:

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from newcomer.config import Config
+from newcomer.config import AUTO, Config
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import InductiveDataset
 
@@ -25,6 +26,14 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not there:
         raise OptionError("there is no GPU that PyTorch can use here; pass --device cpu or auto")
     return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+def settled(config: Config, device: torch.device) -> Config:
+    """The settings with what they leave to the machine decided: paths are learned from where a GPU trains."""
+    if config.model.propagation != AUTO:
+        return config
+    learns = device.type == "cuda" and config.model.evidence
+    return replace(config, model=replace(config.model, propagation=learns))
 
 
 def torch_threads(dataset: InductiveDataset, config: Config, threads: int | None) -> int | None:

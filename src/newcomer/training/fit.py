@@ -31,10 +31,7 @@ from newcomer.nn.model import Model
 from newcomer.nn.propagation import Propagation
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.rule import RuleSet
-from newcomer.training.blend import (
-    guess_of,
-    voices_of,
-)
+from newcomer.training.blend import KINDS, all_kinds, guess_of, voices_of
 from newcomer.training.calibrating import (
     CALIBRATION,
     THRESHOLDS,
@@ -59,6 +56,7 @@ from newcomer.training.conditions import (
     memory_in_words,
     one_thread,
     precision,
+    settled,
     steady,
     torch_threads,
 )
@@ -66,16 +64,17 @@ from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.journal import Journal, opened
 from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weights, learn_judge
 from newcomer.training.loop import Trainer
+from newcomer.training.path_training import PATHS, PathTrainer, carried_over
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
-from newcomer.training.propagating import PATHS, Paths, PathTrainer, path_weights
+from newcomer.training.propagating import Paths, path_weights
 from newcomer.training.restore import inferred_by, weights_of
 from newcomer.training.validation import Exam, hold_out_newcomers
 from newcomer.training.weighing import Weighing, World, rules_over
 
 REHEARSED = 2  # batches
+BEGUN = "begun."  # what paths have learned in the search
 KEPT_EVERY = 100  # steps of learning what paths say
 FOR_PATHS = "to learn what paths say; set model.propagation=false"
-FEW = ", few facts"
 
 
 class Listener:
@@ -148,6 +147,7 @@ def fit(
 ) -> Fitted:
     """Train a model; ``rules`` are used instead of mined ones, ``full`` holds all that is true, for a second filter."""
     place = choose_device(device)
+    config = settled(config, place)
     identity = Identity.of(dataset, config, rules)
     with steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         habit = habit_of(dataset) if config.model.judge else None
@@ -157,9 +157,8 @@ def fit(
         if not config.training.final_fit:
             return run.search(dataset, rules, full)
         whole = run.world(dataset, rules)  # before the search: what it cannot bear must not show only after it
-        if run.state.phase == "search":
-            run.search(dataset, rules, full)
-        return run.final(whole, run.state.best_epoch)
+        found = run.search(dataset, rules, full) if run.state.phase == "search" else None
+        return run.final(whole, run.state.best_epoch, found)
 
 
 class _Run:
@@ -210,6 +209,9 @@ class _Run:
             return None
         self.listener.stage("learning what paths say")
         trainer, others = self._path_trainer(world), dict(self.journal.tensors)
+        if begun := _part_of(others, BEGUN):
+            with self.journal.fitting():
+                trainer.begin_with(begun)
         if self.state.path_step:
             with self.journal.fitting():
                 trainer.restore(others)
@@ -219,12 +221,21 @@ class _Run:
                 with memory_in_words(FOR_PATHS):
                     loss = trainer.step(self.state.path_step)
                 self.state.path_step += 1
-                where = f"step {self.state.path_step} of learning what paths say"
-                check_finite(loss, where, "take another seed, or set model.propagation=false")
                 if self.state.path_step % KEPT_EVERY == 0 or self.state.path_step == trainer.steps:
+                    where = f"step {self.state.path_step} of learning what paths say"
+                    check_finite(float(loss), where, "take another seed, or set model.propagation=false")
                     self.journal.keep({**others, **trainer.tensors()})
                 self.listener.step(self.state.path_step, trainer.steps)
         return Paths(trainer.network, world.prepared.dataset.observed, world.prepared.num_seen, self.place)
+
+    def _begun(self, world: World, found: Fitted | None) -> Tensors:
+        """What paths have learned in the search: of no entity in particular, so it serves the whole graph, too."""
+        if found is None or found.paths is None:
+            return Tensors()
+        relations = found.dataset.relations, world.prepared.dataset.relations
+        fresh = self._path_trainer(world).network
+        learned = carried_over(found.paths, relations[0], fresh, relations[1])
+        return {f"{BEGUN}{name}": value for name, value in learned.items()}
 
     def _path_trainer(self, world: World) -> PathTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
@@ -262,11 +273,11 @@ class _Run:
         self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
         self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
 
-    def final(self, world: World, epochs: int) -> Fitted:
-        """Train a fresh model on everyone for a number of epochs."""
+    def final(self, world: World, epochs: int, found: Fitted | None = None) -> Fitted:
+        """Train a fresh model on everyone for a number of epochs; paths go on from what a search ``found``."""
         if self.state.phase != "final":
             self.state.phase, self.state.epoch, self.state.path_step = "final", 0, 0
-            self.journal.tensors = Tensors()
+            self.journal.tensors = self._begun(world, found)
         trainer = self._trainer(world)
         while self.state.epoch < epochs:
             self._save(trainer, self._epoch(trainer), epochs)
@@ -322,8 +333,8 @@ class _Run:
 
     def _save(self, trainer: Trainer, record: Figures, last: int) -> None:
         self.state.history.append(record)
-        best = {name: value for name, value in self.journal.tensors.items() if name.startswith(BEST)}
-        self.journal.save(record, best | trainer_tensors(trainer))
+        kept = {name: value for name, value in self.journal.tensors.items() if name.startswith((BEST, BEGUN))}
+        self.journal.save(record, kept | trainer_tensors(trainer))
         self.listener.epoch(record, self.state, last)
 
     def _grade(self, exam: Exam, trainer: Trainer, world: World) -> dict[str, float]:
@@ -337,7 +348,7 @@ class _Run:
 
     @property
     def _voices(self) -> tuple[str, ...]:
-        return voices_of(self.config.model.company, self.config.model.propagation)
+        return voices_of(self.config.model.company, bool(self.config.model.propagation))
 
     def _about(self, exam: Exam, prepared: Prepared) -> Figures:
         """What the exam asks, and what the rules of this run answer by themselves, where it has any."""
@@ -391,19 +402,18 @@ class _Rehearsal(Trainer):
 
 
 def _blend_of(weights: npt.NDArray[np.float32], voices: tuple[str, ...]) -> dict[str, float]:
-    """Both rows by name, as a report shows them."""
-    names = [*voices, *(f"{voice}{FEW}" for voice in voices)]
-    return dict(zip(names, weights.reshape(-1).tolist(), strict=True))
+    """All kinds by name, as a report shows them."""
+    names = [f"{voice}{kind}" for kind in KINDS for voice in voices]
+    return dict(zip(names, all_kinds(weights).reshape(-1).tolist(), strict=True))
 
 
 def _first_blend(voices: tuple[str, ...]) -> dict[str, float]:
     """What is believed where no newcomers were held out to learn it from."""
-    usual = guess_of(voices).numpy()
-    return _blend_of(np.stack([usual, np.zeros_like(usual)]), voices)
+    return _blend_of(guess_of(voices).numpy(), voices)
 
 
 def _weights(blend: Mapping[str, float], voices: tuple[str, ...]) -> npt.NDArray[np.float32]:
-    return np.array([[blend[f"{voice}{kind}"] for voice in voices] for kind in ("", FEW)], dtype=np.float32)
+    return np.array([[blend[f"{voice}{kind}"] for voice in voices] for kind in KINDS], dtype=np.float32)
 
 
 def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:

@@ -28,12 +28,13 @@ from newcomer.graph import InductiveDataset
 from newcomer.nn.model import Model
 from newcomer.rules.neighbors import VirtualNeighbors, about_those
 from newcomer.rules.rule import RuleSet
-from newcomer.training.blend import voices_of
+from newcomer.training.blend import KINDS, voices_of
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.judging import JUDGE
 from newcomer.training.loop import build_model
+from newcomer.training.path_training import PATHS
 from newcomer.training.preparation import ground, ground_seen, limits_of, seen_count
-from newcomer.training.propagating import PATHS, Paths, propagation_of
+from newcomer.training.propagating import Paths, propagation_of
 from newcomer.training.scorer import ModelScorer, rule_support, virtual_labels
 
 LABELS, BLEND, SUPPORT = "labels", "blend", "support"
@@ -147,13 +148,13 @@ def load_model(
 
 
 def blend_of(bundle: Bundle) -> npt.NDArray[np.float32] | None:
-    """How far each voice is believed, where rules have a say beside the network: usual and few, or the usual alone."""
+    """How far each voice is believed, where rules have a say beside the network: all kinds of weights, or the first."""
     found: npt.NDArray[np.float32] | None = bundle.weights.get(BLEND)
     company, has_paths = bundle.config.model.company, any(name.startswith(PATHS) for name in bundle.weights)
     count = len(voices_of(company, has_paths))
     if found is not None and found.shape[-1:] == (count + 1,) and bundle.config.model.propagation and not has_paths:
         raise DatasetError("the model weighs what paths say, but their weights are missing; train it again")
-    if found is not None and found.shape not in ((count,), (2, count)):
+    if found is not None and found.shape not in ((count,), *((kinds, count) for kinds in range(2, len(KINDS) + 1))):
         raise DatasetError("the model weighs network and rules as no longer done; train it again with this version")
     return found
 

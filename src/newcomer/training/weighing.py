@@ -1,7 +1,8 @@
 """Whom to believe: a trained network, its rules and what is counted beside them, weighed on the newcomers of an exam.
 
-The usual weights are learned from what the exam asks, and from hidden facts of its busiest newcomers; those that are
-added where little is known, on the same newcomers with few of their facts left.
+The usual weights, and what is added to them for candidates who are tied already, are learned from what the exam asks,
+and from hidden facts of its busiest newcomers; what is added where little is known, on the same newcomers with few of
+their facts left.
 """
 
 from collections.abc import Iterator
@@ -58,14 +59,14 @@ class Weighing:
         return BlendedScorer(self.network(), self._ranker_on(dataset), weights, self._paths_on(dataset))
 
     def learned_from(self, exam: Exam) -> Weights:
-        """(2, voices): the usual weights, and what is added where little is known."""
+        """(3, voices): the usual weights, and what is added where little is known, and for who is tied already."""
         dataset = self.world.prepared.dataset
         said = self.network(), self._ranker_on(dataset)
         as_drawn = examples(*said, exam.dataset, exam.queries, paths=self._paths_on(dataset))
         heard = voices_of(self.config.model.company, self.paths is not None)
-        usual = weights_for([*as_drawn, *self._busiest(exam)], heard)
+        usual, tied = weights_for([*as_drawn, *self._busiest(exam)], heard)
         thinned = [example for most in THINNED for example in self._thinned(exam, most)]
-        weights: Weights = np.stack([usual, few_weights_for(thinned, usual)])
+        weights: Weights = np.stack([usual, few_weights_for(thinned, usual, tied), tied])
         return weights
 
     def _thinned(self, exam: Exam, most: int) -> Iterator[Examples]:
