@@ -30,7 +30,7 @@ from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.tasks.link_prediction import Queries, RankingProtocol, evaluate_under
 from newcomer.training.blend import COMPANY, PATHS, VOICES, Examples, examples, voices_of, weights_for
-from newcomer.training.conditions import DEVICES
+from newcomer.training.conditions import DEVICES, choose_device, settled
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.propagating import Paths, PathScorer
 from newcomer.training.scorer import ModelScorer
@@ -135,11 +135,18 @@ def paths_of(fitted: Fitted, exam: Exam) -> PathScorer | None:
     return PathScorer(paths, exam.dataset.own_facts, len(exam.dataset.entities))
 
 
+def unweighed(config: Config, device: torch.device) -> Config:
+    """The same vectors and rules without weights, which are learned here, by halves; paths come with weights only."""
+    if settled(config, device).model.propagation:
+        return config
+    return with_overrides(config, ["model.evidence=false", "model.company=false", "model.propagation=false"])
+
+
 def rows(
     dataset: InductiveDataset, config: Config, full: Graph | None, device: str, threads: int
 ) -> Iterator[tuple[str, Any]]:
     """Each row of the table as soon as it is known."""
-    fitted = fit(dataset, config, device=device, full=full, threads=threads)
+    fitted = fit(dataset, unweighed(config, choose_device(device)), device=device, full=full, threads=threads)
     yield "validation", fitted.metrics["validation"]
     exam = hold_out_newcomers(dataset, config, full)
     network, half = network_of(fitted), first_half(exam.queries, config.seed)

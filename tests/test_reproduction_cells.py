@@ -17,7 +17,7 @@ from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.measuring import core_of, rules_report, statistics_report
 from newcomer.reproduction.sources import Sources, note_about, original_of
-from newcomer.reproduction.stored import read_result, read_results
+from newcomer.reproduction.stored import changed_settings, read_result, read_results
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.tasks.link_prediction import evaluate
@@ -91,6 +91,16 @@ def test_a_result_older_than_a_setting_had_its_default(made, results, what, only
     report["settings"][section][other] = 0.25
     path.write_text(json.dumps({**report, "config_sha256": "0" * 64}))
     assert workshop(results, made).standing(cell).why == f"it was run with other settings ({section}.{other})"
+
+
+@pytest.mark.parametrize(("learned", "why"), [(False, ""), (True, "training.propagation_steps")])
+def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(learned, why):
+    changes = "model.evidence=yes", f"model.propagation={learned}"
+    (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0", changes=changes)
+    stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
+    assert changed_settings(stored, cell) == ""
+    stored["settings"]["training"]["propagation_steps"] += 1
+    assert changed_settings(stored, cell) == (f"it was run with other settings ({why})" if learned else "")
 
 
 def test_a_finished_cell_is_done_until_settings_or_data_change(made, results, tmp_path):

@@ -10,6 +10,7 @@ from newcomer.errors import InputError, OptionError
 from newcomer.reproduction.plans import Cell
 
 Result = dict[str, Any]
+IDLE_WITHOUT = {"training.propagation_steps": "model.propagation"}  # what a setting does nothing without
 
 
 def read_results(folder: Path) -> Iterator[Result]:
@@ -34,7 +35,7 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     """In words what a result was made with that is not so of the cell now."""
     if stored.get("config_sha256") == cell.settings_hash:
         return _other_verdicts(stored, cell)
-    then, now = _flat(_complete(stored.get("settings", {}))), _flat(cell.settings)
+    then, now = (_that_matter(_flat(one)) for one in (_complete(stored.get("settings", {})), cell.settings))
     names = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     if not names and "settings" in stored:
         return _other_verdicts(stored, cell)
@@ -55,6 +56,15 @@ def _complete(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     except OptionError:  # how rules were mined, or settings of another time
         return settings
     return {name: whole[name] for name in settings}
+
+
+def _that_matter(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their full names, without those that change nothing."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in IDLE_WITHOUT or settings.get(IDLE_WITHOUT[name]) is not False
+    }
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -152,11 +152,16 @@ class PathTrainer:
 
     def _learn(self, lesson: Lesson) -> Tensor:
         """Add what a lesson teaches to the gradients; gives its part of the loss."""
-        if self.device.type == "cpu":
+        if not self._by_kernels(lesson):
             return self._slopes(lesson)
         if self._recorded is None:
             self._recorded = _Recorded(self, lesson, self._at_once)
         return self._recorded.play(lesson)
+
+    def _by_kernels(self, lesson: Lesson) -> bool:
+        """Whether a GPU has kernels for all of it: then it is recorded, and vectors have half the bits."""
+        room = max(len(lesson.sources), self._at_once)
+        return self.device.type == "cuda" and fused.available() and fused_layer.pays(room)
 
     def _slopes(self, lesson: Lesson) -> Tensor:
         loss = self._loss(lesson)
@@ -166,8 +171,7 @@ class PathTrainer:
     def _loss(self, lesson: Lesson) -> Tensor:
         """The cross entropy of finding each answer among all but the other true ones."""
         edges = self.edges.seen_with(lesson.weights, lesson.sizes)
-        by_kernels = self.device.type == "cuda" and fused.available() and fused_layer.pays(len(lesson.sources))
-        kept = HALF if by_kernels else torch.float32
+        kept = HALF if self._by_kernels(lesson) else torch.float32
         scores = self.network([edges], lesson.sources, lesson.queries, self.graph.num_entities, kept)
         each = functional.cross_entropy(scores + lesson.barred, lesson.answers, reduction="none")
         return (each * lesson.shares).sum()
