@@ -40,7 +40,11 @@ def torch_threads(dataset: InductiveDataset, config: Config, threads: int | None
     """How many threads torch gets: those asked for, one for a small graph, else (None) as many as it likes.
 
     On small tensors threads mostly wait for each other, and for seconds on end where another program wants the cores.
+    An LSTM has one in any case: what several make of the gradients of its large matrices is rounded differently on
+    some processors.
     """
+    if config.model.encoder == "lstm":
+        return 1
     small = len(dataset.observed) * config.model.dim < SMALL
     return 1 if threads is None and small else threads
 
