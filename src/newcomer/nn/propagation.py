@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from newcomer.nn import fused, fused_layer
 from newcomer.nn.layers import glorot
+from newcomer.nn.nearby import Known, told_on
 from newcomer.nn.sparse import Rows, row_sums, single_rows, weighted_sum
 
 DIM, LAYERS = 32, 4
@@ -131,37 +132,87 @@ class Propagation(nn.Module):
         queries: Tensor,
         num_entities: int,
         kept: torch.dtype = torch.float32,
+        unheard: Sequence[Tensor] | None = None,
     ) -> Tensor:
         """(questions, entities): scores of everyone as an answer to (source, oriented relation, ?).
 
-        ``kept`` is what vectors are kept in between layers; with `HALF` there must be kernels for them.
+        ``kept`` is what vectors are kept in between layers; with `HALF` there must be kernels for them. ``unheard`` is
+        what `unheard_of` says of the parts, if that is known already.
         """
         asked = nn.functional.embedding(queries, self.queries)
-        start = asked.new_zeros(num_entities, len(queries), DIM, dtype=kept)
-        start = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked.to(kept))
         sizes = 1 + _over_all([one.sizes for one in parts], num_entities)
-        # At first only the sources have anything to hand on: a part that none of them is in need not be gone through.
-        handing = parts if len(parts) == 1 else [one for one in parts if bool((sources < one.rows.width).any())]
-        vectors = start
-        for scales, gate, mix, norm in zip(self.scales, self.gates, self.mixes, self.norms, strict=True):
-            sums = _over_all([handed_on(one, vectors, scales) for one in handing], num_entities)
-            handing, gain = parts, 1 + torch.tanh(gate(asked))
-            if sums.is_cuda and fused_layer.pays(len(queries)):
-                of_layer = *mix.parameters(), *norm.parameters()
-                vectors = fused_layer.updated(vectors, sums, sources, asked, gain, sizes, *of_layer)
-            else:
-                vectors = vectors + torch.relu(norm(mix(_heard(vectors, (start + sums) * gain, sizes))))
+        if asked.is_cuda:  # which does all at once in less time than it takes to ask for a few of them
+            start = asked.new_zeros(num_entities, len(queries), DIM, dtype=kept)
+            vectors = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked.to(kept))
+            done = 0
+        else:
+            vectors, done = self._nearby(parts, sources, asked, sizes, unheard), 2
+        for layer in range(done, LAYERS):
+            sums = _over_all([handed_on(one, vectors, self.scales[layer]) for one in parts], num_entities)
+            vectors = self._after(layer, vectors, sums, sources, asked, sizes)
         # The network of [h_v ; z_q], without a copy of z_q for every v.
         weight = self.first.weight
         asked_for = nn.functional.linear(asked, weight[:, DIM:], self.first.bias)
         inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM].to(kept)) + asked_for.to(kept))
         return nn.functional.linear(inner.to(asked.dtype), self.last)[:, :, 0].T
 
+    def unheard_of(self, edges: PathEdges) -> Tensor:
+        """(rows, d): what each would hear in the second layer if nobody had heard of anything."""
+        by_relation = Rows(edges.rows.offsets, edges.relations, 2 * self.num_relations)
+        return weighted_sum(by_relation, edges.weights, self.scales[1]) * self._nothing()
+
+    def _nothing(self) -> Tensor:
+        """(d,): whoever has heard of nothing, after the first layer."""
+        mix, norm = self.mixes[0], self.norms[0]
+        nothing: Tensor = torch.relu(norm(mix.bias))
+        return nothing
+
+    def _nearby(
+        self,
+        parts: Sequence[PathEdges],
+        sources: Tensor,
+        asked: Tensor,
+        sizes: Tensor,
+        unheard: Sequence[Tensor] | None,
+    ) -> Tensor:
+        """(entities, questions, d): the vectors after two layers; only near the sources is there anything to do."""
+
+        def told(layer: int, known: Known) -> list[Known]:
+            scales = self.scales[layer]
+            return [told_on(one.rows, one.relations, one.weights, scales, known) for one in parts]
+
+        start = Known(sources, torch.arange(len(asked), device=asked.device), asked)
+        heard = start.beside(*told(0, start)).summed_up(len(asked))
+        begun = (heard.entities == sources[heard.questions])[:, None] * asked[heard.questions]
+        gain = (1 + torch.tanh(self.gates[0](asked)))[heard.questions]
+        mixed = self.mixes[0](_heard(begun, heard.numbers * gain, sizes[heard.entities]))
+        nothing = self._nothing()
+        knowing = heard._replace(numbers=begun + torch.relu(self.norms[0](mixed)) - nothing)
+        first, *others = told(1, knowing)
+        further = first.beside(*others).summed_up(len(asked))
+        bases = [self.unheard_of(one) for one in parts] if unheard is None else unheard
+        shape = len(sizes), len(asked), DIM
+        sums = further.added_to(_over_all(list(bases), len(sizes))[:, None].expand(shape))
+        return self._after(1, knowing.added_to(nothing.expand(shape)), sums, sources, asked, sizes)
+
+    def _after(
+        self, layer: int, vectors: Tensor, sums: Tensor, sources: Tensor, asked: Tensor, sizes: Tensor
+    ) -> Tensor:
+        """(entities, questions, d): the vectors after a layer."""
+        mix, norm = self.mixes[layer], self.norms[layer]
+        gain = 1 + torch.tanh(self.gates[layer](asked))
+        if sums.is_cuda and fused_layer.pays(len(asked)):
+            of_layer = *mix.parameters(), *norm.parameters()
+            return fused_layer.updated(vectors, sums, sources, asked, gain, sizes, *of_layer)
+        start = sources, torch.arange(len(asked), device=asked.device)
+        told = sums.index_put(start, sums[start] + asked) * gain
+        return vectors + torch.relu(norm(mix(_heard(vectors, told, sizes[:, None]))))
+
 
 def _heard(vectors: Tensor, told: Tensor, sizes: Tensor) -> Tensor:
-    """(entities, questions, 3 d): what a layer mixes."""
+    """(..., 3 d): what a layer mixes; each vector with what it was told, and by how many, (...,)."""
     small = torch.sign(told) * torch.log1p(told.abs())
-    return torch.cat([vectors, small, told / sizes[:, None, None]], dim=2)
+    return torch.cat([vectors, small, told / sizes[..., None]], dim=-1)
 
 
 def _linear(given: int, wanted: int, generator: torch.Generator) -> nn.Linear:
