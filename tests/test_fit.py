@@ -436,3 +436,4 @@ def test_a_small_graph_is_trained_on_one_thread_unless_more_are_asked_for():
     assert conditions.torch_threads(DATASET, settings(), None) == 1
     assert conditions.torch_threads(DATASET, settings(), 2) == 2
     assert conditions.torch_threads(DATASET, settings("model.dim=100000"), None) is None
+    assert conditions.torch_threads(DATASET, settings("model.encoder=lstm"), 2) == 1  # whose sums threads would change

@@ -195,7 +195,7 @@ def test_who_begins_with_what_was_learned_before_takes_fewer_and_ever_smaller_st
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("at_once", [1 << 29, 1])
+@pytest.mark.parametrize("at_once", [1 << 29, 10 * 32 * path_training.KEPT * int(DATASET.is_seen.sum()), 1])
 def test_a_gpu_learns_what_a_processor_does_and_twice_the_same(monkeypatch, at_once):
     monkeypatch.setattr(path_training, "LARGEST_SHARE", 0.5)
     monkeypatch.setitem(path_training.AT_ONCE, "cuda", at_once)

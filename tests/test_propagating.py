@@ -9,16 +9,18 @@ import torch
 from conftest import complaint
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.nn import fused
 from newcomer.nn.propagation import Propagation, path_edges
 from newcomer.training import path_training, propagating
-from newcomer.training.conditions import settled
+from newcomer.training.checkpoint import learned_paths
+from newcomer.training.conditions import memory_in_words, settled
 from newcomer.training.fit import Fitted, Listener, fit
 from newcomer.training.journal import CHECKPOINT
 from newcomer.training.path_training import FURTHER, PathTrainer, carried_over
 from newcomer.training.propagating import Asked, Paths, PathScorer, path_weights, propagation_of
 from newcomer.training.restore import blend_of, load_model, paths_of
 from nn_oracle import one_thread
-from training_world import FOLDED, Stopped, settings, weights, world
+from training_world import FOLDED, StopAfter, Stopped, settings, weights, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 CPU = torch.device("cpu")
@@ -123,12 +125,29 @@ def test_a_fit_learns_weighs_and_stores_them():
 @pytest.mark.parametrize(
     ("device", "changes", "learned"), [("cpu", (), False), ("cuda", (), True), ("cuda", ("model.evidence=no",), False)]
 )
-def test_whether_they_are_learned_may_be_left_to_the_machine(device, changes, learned):
+def test_whether_they_are_learned_may_be_left_to_the_machine(device, changes, learned, monkeypatch):
+    monkeypatch.setattr(fused, "keeps_halves", lambda: True)
     config = settings(*FOLDED, "model.evidence=yes", "model.propagation=auto", *changes)
     assert config.model.propagation == "auto"
     assert settled(config, torch.device(device)).model.propagation is learned
+    assert settled(config, torch.device("cpu"), before=True).model.propagation is (not changes)
+    assert settled(config, torch.device("cuda"), before=False).model.propagation is False
     told = settings(*FOLDED, "model.evidence=yes", "model.propagation=yes")
     assert settled(told, torch.device(device)) is told
+    monkeypatch.setattr(fused, "keeps_halves", lambda: False)
+    assert settled(config, torch.device(device)).model.propagation is False
+
+
+@pytest.mark.parametrize("begun", ["yes", "no"])
+def test_what_was_decided_when_a_training_began_stays_when_it_goes_on_elsewhere(tmp_path, begun):
+    with pytest.raises(Stopped):
+        fitted_with(f"model.propagation={begun}", folder=tmp_path, report=StopAfter(1))
+    resumed = fitted_with("model.propagation=auto", folder=tmp_path, resume=True)
+    learned = resumed.paths is not None
+    assert resumed.config.model.propagation is learned is (begun == "yes")
+    assert learned_paths(tmp_path / "nothing") is None
+    (tmp_path / "broken").write_bytes(b"no checkpoint")
+    assert learned_paths(tmp_path / "broken") is None
 
 
 def test_a_fit_says_what_it_decided():
@@ -192,6 +211,19 @@ def test_too_little_memory_is_said_in_words_before_anything_else_is_learned(monk
     text = str(complaint(fitted_with, folder=tmp_path))
     assert text == "there is too little memory to learn what paths say; set model.propagation=false"
     assert not (tmp_path / CHECKPOINT).exists()
+
+
+def test_only_too_little_memory_is_called_so():
+    def failing(error: BaseException) -> None:
+        with memory_in_words("to learn"):
+            try:
+                raise error
+            finally:
+                raise RuntimeError("the recording was cut short")
+
+    assert str(complaint(failing, torch.OutOfMemoryError("no"))) == "there is too little memory to learn"
+    with pytest.raises(RuntimeError, match="cut short"):
+        failing(torch.AcceleratorError("an illegal memory access"))
 
 
 def test_a_loss_that_is_no_number_is_said_in_words(monkeypatch):

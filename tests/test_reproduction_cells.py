@@ -93,14 +93,16 @@ def test_a_result_older_than_a_setting_had_its_default(made, results, what, only
     assert workshop(results, made).standing(cell).why == f"it was run with other settings ({section}.{other})"
 
 
-@pytest.mark.parametrize(("learned", "why"), [(False, ""), (True, "training.propagation_steps")])
-def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(learned, why):
-    changes = "model.evidence=yes", f"model.propagation={learned}"
-    (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0", changes=changes)
+@pytest.mark.parametrize(
+    ("label", "changed"),
+    [("default", "it was run with other settings (training.propagation_steps)"), ("default-processor", "")],
+)
+def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(label, changed):
+    (cell,) = small_cells("link-prediction", f"fb15k-subject-10-{label}-inductive-0")
     stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
     assert changed_settings(stored, cell) == ""
     stored["settings"]["training"]["propagation_steps"] += 1
-    assert changed_settings(stored, cell) == (f"it was run with other settings ({why})" if learned else "")
+    assert changed_settings(stored, cell) == changed
 
 
 def test_a_finished_cell_is_done_until_settings_or_data_change(made, results, tmp_path):

@@ -75,9 +75,10 @@ def train(
     known = None if rules is None else read_rules(rules, dataset.relations, dataset.entities)
     with training_folder(place, resume, force) as folder:
         from newcomer.training.conditions import choose_device
-        from newcomer.training.fit import fit
+        from newcomer.training.fit import decided, fit
 
-        plan = plan_of(dataset, settings, choose_device(device).type, rules, folder, resume)
+        machine = choose_device(device)
+        plan = plan_of(dataset, decided(settings, machine, folder, resume), machine.type, rules, folder, resume)
         if not as_json:
             console().print(table(f"training on {dataset.name}", ("", ""), plan))
         with watching() as listener:
@@ -173,6 +174,7 @@ def plan_of(
         ("model", f"encoder {model.encoder}, decoder {model.decoder}, dim {model.dim}"),
         ("rules", _rules_in_words(config, rules)),
         ("virtual neighbours", _neighbors_in_words(config, rules)),
+        ("paths", _paths_in_words(config)),
         ("validation", _validation_in_words(dataset, config)),
         ("epochs", f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {batches:,} batches"),
         ("device", f"{device}, half precision: {_precision_in_words(config, device)}"),
@@ -187,6 +189,13 @@ def _rules_in_words(config: "Config", rules: Path | None) -> str:
         return "none"
     source = "observed facts" if config.protocol == "inductive" else "observed and newcomers' facts"
     return f"mined from {source}: {', '.join(config.rules.kinds)}"
+
+
+def _paths_in_words(config: "Config") -> str:
+    """Whether they are learned, where the settings have decided that."""
+    if config.model.propagation is not True:
+        return "none"
+    return f"learned from at most {config.training.propagation_steps:,} batches"
 
 
 def _neighbors_in_words(config: "Config", rules: Path | None) -> str:

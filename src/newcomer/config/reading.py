@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from newcomer.config.fields import IN_WORDS, NOTHING, Maybe, Settings, limits_in_words, plain_fields
+from newcomer.config.fields import AUTO, IN_WORDS, NOTHING, Maybe, Settings, limits_in_words, plain_fields
 from newcomer.config.settings import SECTIONS, Config, merged, setting_names, unknown_setting
 from newcomer.errors import InputError, OptionError, shown, unknown_name
 
@@ -40,7 +40,7 @@ _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 def _parsed(text: str, kind: Any) -> Any:
     """A text as a field's type; a text that is none stays as it is, for `converted` to complain about."""
     if kind in (bool, Maybe):
-        return _TRUTH.get(text.lower(), text)
+        return (_TRUTH | {AUTO: AUTO}).get(text.lower(), text)
     if kind == tuple[str, ...]:
         words = (word.strip().strip("'\"") for word in text.removeprefix("[").removesuffix("]").split(","))
         return tuple(word for word in words if word)

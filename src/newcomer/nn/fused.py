@@ -6,6 +6,8 @@ every run. What they replace writes a vector for each edge and reads it again, s
 half the bits; sums are added up with all of them.
 """
 
+import os
+import shutil
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +18,8 @@ from torch import Tensor
 from newcomer.nn.sparse import Rows
 
 WIDEST = 1024  # numbers that one program sums up
+BRAIN_FLOATS = (8, 0)  # the first cards that calculate with them
+COMPILERS = ("gcc", "clang", "cc")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +33,14 @@ class Handing:
 
 
 def available() -> bool:
-    """Whether Triton is there."""
-    return _kernels() is not None
+    """Whether Triton is there, and a compiler, without which it cannot start any kernel."""
+    return _kernels() is not None and _has_compiler()
+
+
+@cache
+def keeps_halves() -> bool:
+    """Whether the GPU that is there has kernels for vectors of half the bits."""
+    return available() and torch.cuda.is_available() and torch.cuda.get_device_capability() >= BRAIN_FLOATS
 
 
 def summed(handing: Handing, vectors: Tensor, scales: Tensor) -> Tensor:
@@ -74,6 +84,11 @@ def _rows_of(handing: Handing, sums: Tensor, dtype: torch.dtype) -> Tensor:
 def _power_of_two(number: int) -> int:
     """The smallest that is no smaller than the number."""
     return 1 << (number - 1).bit_length()
+
+
+@cache
+def _has_compiler() -> bool:
+    return "CC" in os.environ or any(shutil.which(name) for name in COMPILERS)
 
 
 @cache

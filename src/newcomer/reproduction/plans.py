@@ -28,6 +28,7 @@ DECIDED = {  # what a cell is called after cannot be changed beneath its name
     "seed": "pass --seeds instead",
     "preset": "the plan names it",
     "model.encoder": "the plan names it",
+    "model.propagation": "the plan names it",
 }
 
 

@@ -173,6 +173,16 @@ def read_checkpoint(path: Path, identity: Identity) -> tuple[RunState, Tensors]:
     return RunState(**content["state"]), tensors
 
 
+def learned_paths(path: Path) -> bool | None:
+    """Whether a training that was begun learns from paths; None where that cannot be read."""
+    with suppress(OSError, SafetensorError, ValueError, RecursionError, LookupError, TypeError):
+        with safe_open(path, framework="pt") as file:
+            content = json.loads((file.metadata() or {})[HEADER])
+        learns = content["identity"]["settings"]["model"]["propagation"]
+        return learns if isinstance(learns, bool) else None
+    return None
+
+
 def _read_file(path: Path) -> tuple[dict[str, Any], Tensors]:
     try:
         with safe_open(path, framework="pt") as file:

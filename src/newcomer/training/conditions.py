@@ -11,6 +11,7 @@ import torch
 from newcomer.config import AUTO, Config
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import InductiveDataset
+from newcomer.nn import fused
 
 DEVICES = ("auto", "cpu", "cuda")
 SMALL = 2_000_000  # numbers: facts times the length of a vector
@@ -28,11 +29,15 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda" if there and name != "cpu" else "cpu")
 
 
-def settled(config: Config, device: torch.device) -> Config:
-    """The settings with what they leave to the machine decided: paths are learned from where a GPU trains."""
+def settled(config: Config, device: torch.device, before: bool | None = None) -> Config:
+    """The settings with what they leave to the machine decided: paths are learned where a GPU trains.
+
+    A GPU that has no kernels for them does not count. What was decided ``before``, when the same training began, stays.
+    """
     if config.model.propagation != AUTO:
         return config
-    learns = device.type == "cuda" and config.model.evidence
+    here = device.type == "cuda" and fused.keeps_halves()
+    learns = config.model.evidence and (here if before is None else before)
     return replace(config, model=replace(config.model, propagation=learns))
 
 
@@ -81,10 +86,18 @@ def memory_in_words(needed: str) -> Iterator[None]:
     """Too little memory, as a sentence that says what it is ``needed`` for and what needs less."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if type(error) is RuntimeError and not any(words in str(error) for words in TOO_LITTLE):
+    except (MemoryError, RuntimeError) as error:
+        if not _of_memory(error):
             raise
         raise OptionError(f"there is too little memory {needed}") from None
+
+
+def _of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or what it came about by, is of too little memory."""
+    if error is None:
+        return False
+    said = isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in str(error) for words in TOO_LITTLE)
+    return said or _of_memory(error.__context__)
 
 
 @contextmanager

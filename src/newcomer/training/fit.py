@@ -2,7 +2,8 @@
 
     search   newcomers are held out of the observed graph; a model is trained on the rest and examined on them every few
              epochs, until it no longer improves: that gives the number of epochs
-    final    a fresh model is trained on all observed facts for that number of epochs
+    final    a fresh model is trained on all observed facts for that number of epochs; only what paths have learned in
+             the search, which is of relations and of no entity, is gone on with
 
 Without validation there is only the final phase, of as many epochs as the settings say. Without the final fit the best
 model of the search is the result: it knows the observed graph without those held out, who count as newcomers.
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from newcomer.bundle import BundleParts, Thresholds, dataset_hash
 from newcomer.config import NOTHING, Config, TrainingConfig
-from newcomer.graph import Graph, InductiveDataset
+from newcomer.graph import Graph, InductiveDataset, Vocabulary
 from newcomer.nn.judge import Judge
 from newcomer.nn.model import Model
 from newcomer.nn.propagation import Propagation
@@ -45,6 +46,7 @@ from newcomer.training.checkpoint import (
     Identity,
     RunState,
     Tensors,
+    learned_paths,
     model_tensors,
     restore_model,
     restore_trainer,
@@ -61,7 +63,7 @@ from newcomer.training.conditions import (
     torch_threads,
 )
 from newcomer.training.graph import TrainingGraph, build_training_graph
-from newcomer.training.journal import Journal, opened
+from newcomer.training.journal import CHECKPOINT, Journal, opened
 from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weights, learn_judge
 from newcomer.training.loop import Trainer
 from newcomer.training.path_training import PATHS, PathTrainer, carried_over
@@ -107,6 +109,11 @@ class Fitted:
     judge: Judge | None = None  # of triples
     paths: Propagation | None = None  # what they say, where they have a say
 
+    @property
+    def learned_paths(self) -> tuple[Propagation, Vocabulary] | None:
+        """What paths have learned, and the names of the relations that it is about."""
+        return None if self.paths is None else (self.paths, self.dataset.relations)
+
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
         with steady(self.labels.device, torch_threads(source, self.config, None)):
@@ -147,7 +154,7 @@ def fit(
 ) -> Fitted:
     """Train a model; ``rules`` are used instead of mined ones, ``full`` holds all that is true, for a second filter."""
     place = choose_device(device)
-    config = settled(config, place)
+    config = decided(config, place, folder, resume)
     identity = Identity.of(dataset, config, rules)
     with steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         habit = habit_of(dataset) if config.model.judge else None
@@ -157,8 +164,14 @@ def fit(
         if not config.training.final_fit:
             return run.search(dataset, rules, full)
         whole = run.world(dataset, rules)  # before the search: what it cannot bear must not show only after it
-        found = run.search(dataset, rules, full) if run.state.phase == "search" else None
-        return run.final(whole, run.state.best_epoch, found)
+        learned = run.search(dataset, rules, full).learned_paths if run.state.phase == "search" else None
+        return run.final(whole, run.state.best_epoch, learned)
+
+
+def decided(config: Config, place: torch.device, folder: Path | None, resume: bool) -> Config:
+    """The settings with what they leave to the machine decided, as it was when a training that is resumed began."""
+    before = learned_paths(folder / CHECKPOINT) if resume and folder is not None else None
+    return settled(config, place, before)
 
 
 class _Run:
@@ -228,14 +241,13 @@ class _Run:
                 self.listener.step(self.state.path_step, trainer.steps)
         return Paths(trainer.network, world.prepared.dataset.observed, world.prepared.num_seen, self.place)
 
-    def _begun(self, world: World, found: Fitted | None) -> Tensors:
+    def _begun(self, world: World, learned: tuple[Propagation, Vocabulary] | None) -> Tensors:
         """What paths have learned in the search: of no entity in particular, so it serves the whole graph, too."""
-        if found is None or found.paths is None:
+        if learned is None:
             return Tensors()
-        relations = found.dataset.relations, world.prepared.dataset.relations
-        fresh = self._path_trainer(world).network
-        learned = carried_over(found.paths, relations[0], fresh, relations[1])
-        return {f"{BEGUN}{name}": value for name, value in learned.items()}
+        relations = world.prepared.dataset.relations
+        fresh = Propagation(len(relations), torch.Generator().manual_seed(self.config.seed))
+        return {f"{BEGUN}{name}": value for name, value in carried_over(*learned, fresh, relations).items()}
 
     def _path_trainer(self, world: World) -> PathTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
@@ -273,11 +285,11 @@ class _Run:
         self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
         self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
 
-    def final(self, world: World, epochs: int, found: Fitted | None = None) -> Fitted:
-        """Train a fresh model on everyone for a number of epochs; paths go on from what a search ``found``."""
+    def final(self, world: World, epochs: int, learned: tuple[Propagation, Vocabulary] | None = None) -> Fitted:
+        """Train a fresh model on everyone for a number of epochs; paths go on from what a search ``learned``."""
         if self.state.phase != "final":
             self.state.phase, self.state.epoch, self.state.path_step = "final", 0, 0
-            self.journal.tensors = self._begun(world, found)
+            self.journal.tensors = self._begun(world, learned)
         trainer = self._trainer(world)
         while self.state.epoch < epochs:
             self._save(trainer, self._epoch(trainer), epochs)

@@ -152,16 +152,15 @@ class PathTrainer:
 
     def _learn(self, lesson: Lesson) -> Tensor:
         """Add what a lesson teaches to the gradients; gives its part of the loss."""
-        if not self._by_kernels(lesson):
+        if not self._by_kernels():
             return self._slopes(lesson)
         if self._recorded is None:
             self._recorded = _Recorded(self, lesson, self._at_once)
         return self._recorded.play(lesson)
 
-    def _by_kernels(self, lesson: Lesson) -> bool:
+    def _by_kernels(self) -> bool:
         """Whether a GPU has kernels for all of it: then it is recorded, and vectors have half the bits."""
-        room = max(len(lesson.sources), self._at_once)
-        return self.device.type == "cuda" and fused.available() and fused_layer.pays(room)
+        return self.device.type == "cuda" and fused.keeps_halves() and fused_layer.pays(self._at_once)
 
     def _slopes(self, lesson: Lesson) -> Tensor:
         loss = self._loss(lesson)
@@ -171,7 +170,7 @@ class PathTrainer:
     def _loss(self, lesson: Lesson) -> Tensor:
         """The cross entropy of finding each answer among all but the other true ones."""
         edges = self.edges.seen_with(lesson.weights, lesson.sizes)
-        kept = HALF if self._by_kernels(lesson) else torch.float32
+        kept = HALF if self._by_kernels() else torch.float32
         scores = self.network([edges], lesson.sources, lesson.queries, self.graph.num_entities, kept)
         each = functional.cross_entropy(scores + lesson.barred, lesson.answers, reduction="none")
         return (each * lesson.shares).sum()
@@ -244,8 +243,11 @@ def carried_over(learned: Propagation, names: Vocabulary, fresh: Propagation, wa
 
 def at_once(edges: PathEdges, num_entities: int) -> int:
     """How many questions are asked together, so that their tables are no burden."""
-    cells = DIM * max(len(edges.relations), KEPT * num_entities, 1)
-    return max(1, AT_ONCE[edges.weights.device.type] // cells)
+    device = edges.weights.device.type
+    by_edge = (
+        0 if device == "cuda" and fused.available() else len(edges.relations)
+    )  # kernels need no vector for an edge
+    return max(1, AT_ONCE[device] // (DIM * max(by_edge, KEPT * num_entities, 1)))
 
 
 def _seed_of(seed: int, number: int, use: int) -> int:

@@ -32,7 +32,7 @@ from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
 from newcomer.rules.rule import RuleSet
 from newcomer.training.checkpoint import START_ANEW, Figures, RunState
-from newcomer.training.conditions import choose_device
+from newcomer.training.conditions import choose_device, settled
 from newcomer.training.fit import Fitted, Listener, fit
 from newcomer.training.journal import claimed
 from newcomer.training.preparation import check_trainable, mined_rules, renamed_rules
@@ -141,7 +141,7 @@ def tune(
     """Search until the budget is spent; with ``resume`` the folder's trials count, with ``force`` they are deleted."""
     budget, report = budget or Budget(), report or Watcher()
     optuna = _optuna()
-    choose_device(device)
+    config = settled(config, choose_device(device))
     if config.training.validation_rate == 0:
         raise OptionError("training.validation_rate is 0, but a search needs newcomers to judge by; set it above 0")
     held = hold_out_newcomers(dataset, config).dataset
