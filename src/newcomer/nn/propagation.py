@@ -185,7 +185,7 @@ class Propagation(nn.Module):
         heard = start.beside(*told(0, start)).summed_up(len(asked))
         begun = (heard.entities == sources[heard.questions])[:, None] * asked[heard.questions]
         gain = (1 + torch.tanh(self.gates[0](asked)))[heard.questions]
-        mixed = self.mixes[0](_heard(begun, heard.numbers * gain, sizes[heard.entities]))
+        mixed = _mixed(self.mixes[0], begun, heard.numbers * gain, sizes[heard.entities])
         nothing = self._nothing()
         knowing = heard._replace(numbers=begun + torch.relu(self.norms[0](mixed)) - nothing)
         first, *others = told(1, knowing)
@@ -206,13 +206,17 @@ class Propagation(nn.Module):
             return fused_layer.updated(vectors, sums, sources, asked, gain, sizes, *of_layer)
         start = sources, torch.arange(len(asked), device=asked.device)
         told = sums.index_put(start, sums[start] + asked) * gain
-        return vectors + torch.relu(norm(mix(_heard(vectors, told, sizes[:, None]))))
+        return vectors + torch.relu(norm(_mixed(mix, vectors, told, sizes[:, None])))
 
 
-def _heard(vectors: Tensor, told: Tensor, sizes: Tensor) -> Tensor:
-    """(..., 3 d): what a layer mixes; each vector with what it was told, and by how many, (...,)."""
+def _mixed(mix: nn.Module, vectors: Tensor, told: Tensor, sizes: Tensor) -> Tensor:
+    """(..., d): each vector with what it was told, and by how many, (...,); nothing is copied side by side for it."""
     small = torch.sign(told) * torch.log1p(told.abs())
-    return torch.cat([vectors, small, told / sizes[..., None]], dim=-1)
+    weight, bias = mix.parameters()
+    mixed = bias.expand(vectors.numel() // DIM, DIM)
+    for part, own in zip((vectors, small, told / sizes[..., None]), weight.chunk(3, dim=1), strict=True):
+        mixed = torch.addmm(mixed, part.reshape(-1, DIM), own.T)
+    return mixed.view(vectors.shape)
 
 
 def _linear(given: int, wanted: int, generator: torch.Generator) -> nn.Linear:
