@@ -275,7 +275,9 @@ def test_a_network_that_is_right_where_little_is_known_is_believed_there():
     added = few_weights_for([batch], usual, tied)
     assert added[0] > 0.3 and added[0] > np.abs(added[1:]).max()
     silent = weights_for([batch], silent=("network", "link"))
-    assert not silent[:, [0, 4]].any() and silent[:, 1:4].any(axis=1).all()
+    assert not silent[:, [0, 4]].any() and silent[0, 1:4].any() and not silent[1].any()
+    without_order = weights_for([batch], silent=("order",))
+    assert not without_order[:, 1].any() and without_order[:, 2:4].any(axis=1).all()
 
 
 @pytest.mark.parametrize("hidden", [0.0, 0.5])

@@ -163,11 +163,11 @@ def guess_of(names: Collection[str]) -> Tensor:
 def weights_for(batches: list[Examples], names: Collection[str] = VOICES, silent: Collection[str] = ()) -> Weights:
     """(2, voices): the usual and the tied weights under which the answers are most likely, however much is known.
 
-    ``silent`` voices have none.
+    ``silent`` voices have none; without the link nobody is known to be tied.
     """
     heard = torch.tensor([voice not in silent for voice in names])
     beside_link = heard & (torch.arange(len(names)) != LINK)  # which says no more of those who are tied
-    heard_of = torch.stack([heard, beside_link])
+    heard_of = torch.stack([heard, beside_link & heard[LINK]])
     guess = torch.stack([guess_of(names) * heard, torch.zeros(len(names))])
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
