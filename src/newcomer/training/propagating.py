@@ -45,8 +45,8 @@ class Paths:
         self.network, self.num_seen, self.device = network.to(device).eval(), num_seen, device
         heads, relations, tails = self._tensor(observed.triples.rows).unbind(dim=1)
         self.edges = path_edges(heads, relations, tails, observed.num_relations, num_seen)
-        with torch.no_grad():
-            self._unheard = network.unheard_of(self.edges)  # the same for all questions
+        with torch.no_grad():  # the same for all questions; a GPU does not ask for it
+            self._unheard = None if device.type == "cuda" else network.unheard_of(self.edges)
         self._told = network.told.cpu().numpy() > 0
 
     def knows(self, relations: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
@@ -66,7 +66,8 @@ class Paths:
             parts.append(path_edges(torch.full_like(to, source), along, to, self.edges.num_relations, itself + 1))
         sources, queries = self._tensor(np.full(len(relations), source)), self._tensor(relations)
         with torch.no_grad():
-            unheard = [self._unheard, *map(self.network.unheard_of, parts[1:])]
+            of_all = self._unheard
+            unheard = None if of_all is None else [of_all, *map(self.network.unheard_of, parts[1:])]
             scores = self.network(parts, sources, queries, itself + 2, unheard=unheard)
             shares = scores - torch.logsumexp(scores[:, : self.num_seen], dim=1, keepdim=True)
         seen, neighbors, own_share, apart = shares.split([self.num_seen, strangers, 1, 1], dim=1)
