@@ -244,10 +244,9 @@ def carried_over(learned: Propagation, names: Vocabulary, fresh: Propagation, wa
 def at_once(edges: PathEdges, num_entities: int) -> int:
     """How many questions are asked together, so that their tables are no burden."""
     device = edges.weights.device.type
-    by_edge = (
-        0 if device == "cuda" and fused.available() else len(edges.relations)
-    )  # kernels need no vector for an edge
-    return max(1, AT_ONCE[device] // (DIM * max(by_edge, KEPT * num_entities, 1)))
+    kernels = device == "cuda" and fused.available()  # they need no vector for an edge
+    along = 0 if kernels else len(edges.relations)
+    return max(1, AT_ONCE[device] // (DIM * max(along, KEPT * num_entities, 1)))
 
 
 def _seed_of(seed: int, number: int, use: int) -> int:
