@@ -76,6 +76,7 @@ def test_the_plan_then_the_model_then_the_figures(data):
         "newcomer evaluate runs/town",
     ):
         assert words in done.stdout, words
+    assert any(line.split() == ["paths", "none"] for line in done.stdout.splitlines())  # as a processor decides
     assert "search 2/4: loss" in done.stderr and "validation MRR" in done.stderr and "final" in done.stderr
 
 

@@ -129,6 +129,9 @@ def test_whether_they_are_learned_may_be_left_to_the_machine(device, changes, le
     monkeypatch.setattr(fused, "keeps_halves", lambda: True)
     config = settings(*FOLDED, "model.evidence=yes", "model.propagation=auto", *changes)
     assert config.model.propagation == "auto"
+    assert settings(*FOLDED, "model.evidence=yes", "model.propagation=AUTO", *changes) == config
+    text = str(complaint(settings, "model.propagation=perhaps"))
+    assert text == "model.propagation is 'perhaps', but must be true, false or auto"
     assert settled(config, torch.device(device)).model.propagation is learned
     assert settled(config, torch.device("cpu"), before=True).model.propagation is (not changes)
     assert settled(config, torch.device("cuda"), before=False).model.propagation is False

@@ -7,6 +7,7 @@ import pytest
 from conftest import complaint
 from newcomer.config import PROTOCOLS
 from newcomer.data.catalogue import entry, names
+from newcomer.errors import OptionError
 from newcomer.reproduction.plans import PLANS, Cell, cells_of, chosen_cells, load_plan, read_toml
 from newcomer.reproduction.results import published
 from newcomer.reproduction.tables import METRIC_NAMES
@@ -192,3 +193,10 @@ def test_the_papers_counts_are_those_of_the_published_files():
 )
 def test_figures_of_the_paper(what, dataset, label, figures):
     assert list(published()[what][dataset][label].values()) == figures
+
+
+@pytest.mark.parametrize("change", ["model.propagation=false", "model.encoder=mean", "seed=1"])
+def test_what_a_cell_is_called_after_cannot_be_changed(change):
+    name = change.partition("=")[0]
+    with pytest.raises(OptionError, match=rf"^{name} cannot be set for a plan's cells; "):
+        cells("link-prediction", changes=[change])
