@@ -21,7 +21,7 @@ SIZES = {
     "ablation": 5,
     "decoders": 9,
     "unseen-share": 40,
-    "other-graphs": 12,
+    "other-graphs": 18,
 }
 
 
