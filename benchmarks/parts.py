@@ -25,13 +25,15 @@ import torch
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, InductiveDataset, Mask
+from newcomer.reproduction.cells import commit
 from newcomer.rules.company import Company
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.tasks.link_prediction import Queries, RankingProtocol, evaluate_under
 from newcomer.training.blend import COMPANY, PATHS, VOICES, Examples, examples, voices_of, weights_for
-from newcomer.training.conditions import DEVICES, choose_device, settled
+from newcomer.training.conditions import DEVICES, choose_device, settled, steady
 from newcomer.training.fit import Fitted, fit
+from newcomer.training.path_training import PathTrainer
 from newcomer.training.propagating import Paths, PathScorer
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers
@@ -126,19 +128,22 @@ def first_half(queries: Queries, seed: int) -> Mask:
     return half
 
 
-def paths_of(fitted: Fitted, exam: Exam) -> PathScorer | None:
+def paths_of(exam: Exam, config: Config, device: torch.device) -> PathScorer | None:
     """What paths say, where they have a say."""
-    if fitted.paths is None:
+    if not config.model.propagation:
         return None
     observed, seen = exam.dataset.observed, int(exam.dataset.is_seen.sum())
-    paths = Paths(fitted.paths, observed, seen, fitted.labels.device)
-    return PathScorer(paths, exam.dataset.own_facts, len(exam.dataset.entities))
+    with steady(device, 1):
+        trainer = PathTrainer(observed, seen, config.training.propagation_steps, config.seed, device)
+        for number in range(trainer.steps):
+            trainer.step(number)
+    return PathScorer(
+        Paths(trainer.network, observed, seen, device), exam.dataset.own_facts, len(exam.dataset.entities)
+    )
 
 
-def unweighed(config: Config, device: torch.device) -> Config:
+def unweighed(config: Config) -> Config:
     """The same vectors and rules without weights, which are learned here, by halves; paths come with weights only."""
-    if settled(config, device).model.propagation:
-        return config
     return with_overrides(config, ["model.evidence=false", "model.company=false", "model.propagation=false"])
 
 
@@ -146,11 +151,11 @@ def rows(
     dataset: InductiveDataset, config: Config, full: Graph | None, device: str, threads: int
 ) -> Iterator[tuple[str, Any]]:
     """Each row of the table as soon as it is known."""
-    fitted = fit(dataset, unweighed(config, choose_device(device)), device=device, full=full, threads=threads)
+    fitted = fit(dataset, unweighed(config), device=device, full=full, threads=threads)
     yield "validation", fitted.metrics["validation"]
     exam = hold_out_newcomers(dataset, config, full)
     network, half = network_of(fitted), first_half(exam.queries, config.seed)
-    everyone, paths = len(exam.dataset.entities), paths_of(fitted, exam)
+    everyone, paths = len(exam.dataset.entities), paths_of(exam, config, choose_device(device))
     names = voices_of(config.model.company, paths is not None)
     ranker = ranker_of(fitted.rules, exam.dataset, threads, config.model.company)
     batches = list(examples(network, ranker, exam.dataset, exam.queries, everyone, paths))
@@ -218,7 +223,9 @@ def main() -> None:
     config = with_overrides(load_preset(options.preset), settings)
     dataset = load_dataset(options.data)
     full = None if options.full is None else load_dataset(options.full).known()
-    said: dict[str, Any] = {"dataset": dataset.name, "seed": options.seed, "settings": config.to_dict(), "rows": {}}
+    config = settled(config, choose_device(options.device))
+    said: dict[str, Any] = {"dataset": dataset.name, "seed": options.seed, "commit": commit()}
+    said |= {"settings": config.to_dict(), "rows": {}}
     start = time.monotonic()
     for name, figures in rows(dataset, config, full, options.device, options.threads):
         said["rows"][name] = figures
