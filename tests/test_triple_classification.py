@@ -431,21 +431,17 @@ def test_a_firm_threshold_is_the_best_of_all_cuts_by_its_weights(rows):
 
 
 def test_an_accuracy_that_is_cross_fitted_learns_nothing_from_noise():
-    class Noise:
-        def triple_scores(self, heads, relations, tails):
-            return np.random.default_rng(1).normal(size=len(heads))
-
     rows = [(i % 5, 0, (i + 1 + i // 5 % 3) % 5) for i in range(400)]
     labels = np.random.default_rng(2).integers(2, size=400).astype(np.int8)
     triples = TripleArray(*TripleArray.of(rows).rows.T, labels)
-    found = cross_fitted(labelled_world(TEST), Noise(), triples, np.random.default_rng(0))
+    found = cross_fitted(triples, np.random.default_rng(1).normal(size=400), np.random.default_rng(0))
     assert 0.4 < found["accuracy"] < 0.6 and 0.4 < found["auc"] < 0.6
 
 
 def test_a_cross_fitted_verdict_is_by_thresholds_of_the_others():
-    scores = np.array([[[0.0, 6.0, 10.0, 11.0, 12.0]]])  # five triples, five folds: each is judged by the other four
+    scores = np.array([0.0, 6.0, 10.0, 11.0, 12.0])  # five triples, five folds: each is judged by the other four
     triples = TripleArray(
         *TripleArray.of([(0, 0, tail) for tail in range(5)]).rows.T, np.array([0, 0, 1, 1, 1], np.int8)
     )
-    found = cross_fitted(labelled_world(TEST), TableScorer(scores), triples, np.random.default_rng(0))
+    found = cross_fitted(triples, scores, np.random.default_rng(0))
     assert found == {"auc": 1.0, "accuracy": 0.8}  # without it the middle between 0 and 10 is below 6

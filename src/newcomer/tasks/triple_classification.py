@@ -222,9 +222,9 @@ def classify(
     if thresholds is None:
         made_up = ["valid"] * (dataset.valid.labels is None) + made_up
         valid = labelled(dataset, dataset.valid, generator)
-        scores = _scores(dataset, scorer, valid)
+        scores = checked_scores(dataset, scorer, valid)
         thresholds = fit_thresholds(valid.relations, scores, _truths(valid))
-    scores = _scores(dataset, scorer, test)
+    scores = checked_scores(dataset, scorer, test)
     right = thresholds.says(test.relations, scores) == _truths(test)
     interval = bootstrap_mean(right, generator, samples, level)
     return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
@@ -239,18 +239,14 @@ def classified_anew(
     return replace(said, interval=interval)
 
 
-def thresholds_of(
-    dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray, firmness: float = FIRMNESS
-) -> RelationThresholds:
-    """The thresholds that labelled triples speak for."""
-    return fit_thresholds(triples.relations, _scores(dataset, scorer, triples), _truths(triples), firmness)
+def thresholds_of(triples: TripleArray, scores: Values) -> RelationThresholds:
+    """The thresholds that labelled triples with these scores speak for."""
+    return fit_thresholds(triples.relations, scores, _truths(triples), FIRMNESS)
 
 
-def cross_fitted(
-    dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray, generator: np.random.Generator
-) -> dict[str, float]:
+def cross_fitted(triples: TripleArray, scores: Values, generator: np.random.Generator) -> dict[str, float]:
     """Area under the ROC curve, and the accuracy of labelled triples by thresholds from the other folds of them."""
-    scores, truths = _scores(dataset, scorer, triples), _truths(triples)
+    truths = _truths(triples)
     fold, said = generator.permutation(len(triples)) % FOLDS, np.zeros(len(triples), dtype=bool)
     for number in range(FOLDS):
         asked, others = fold == number, fold != number
@@ -260,7 +256,7 @@ def cross_fitted(
     return {"auc": roc_auc(scores, truths), "accuracy": float((said == truths).mean())}
 
 
-def _scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:
+def checked_scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:
     """What the scorer says, checked; it gets copies, because not every scorer can take read-only columns."""
     columns = (column.copy() for column in (triples.heads, triples.relations, triples.tails))
     scores = np.asarray(scorer.triple_scores(*columns))

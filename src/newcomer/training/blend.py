@@ -146,7 +146,8 @@ class Examples(NamedTuple):
 
     def scores(self, usual: Tensor, tied: Tensor) -> Tensor:
         """(queries, candidates): by these weights, however much is known."""
-        return self.voices @ usual + self.voices[:, :, LINK] * (self.voices @ tied)
+        both = self.voices @ torch.stack([usual, tied], dim=1)  # the table is large: it is read once
+        return both[:, :, 0] + self.voices[:, :, LINK] * both[:, :, 1]
 
 
 def voices_of(company: bool, paths: bool) -> tuple[str, ...]:
@@ -179,11 +180,12 @@ def weights_for(batches: list[Examples], names: Collection[str] = VOICES, silent
 def few_weights_for(batches: list[Examples], usual: Weights, tied: Weights) -> Weights:
     """What to add to the usual and tied weights where little is known."""
     known = torch.from_numpy(usual), torch.from_numpy(tied)
+    before = [batch._replace(prior=batch.prior + batch.scores(*known)) for batch in batches]
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
-        return batch.scores(*known) + (batch.voices @ weights) * batch.few[:, None]
+        return (batch.voices @ weights) * batch.few[:, None]
 
-    return _most_likely(batches, torch.zeros_like(known[0]), scores)
+    return _most_likely(before, torch.zeros_like(known[0]), scores)
 
 
 def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examples, Tensor], Tensor]) -> Weights:

@@ -36,6 +36,7 @@ from newcomer.tasks.link_prediction import Scorer, align
 from newcomer.tasks.triple_classification import (
     RelationThresholds,
     TripleScorer,
+    checked_scores,
     corrupted,
     cross_fitted,
     thresholds_of,
@@ -140,7 +141,8 @@ def newcomer_thresholds(exam: Exam, scorer: TripleScorer, source: InductiveDatas
     triples = exam_triples(exam, source, seed)
     if triples is None or triples.labels is None or len(np.unique(triples.labels)) < 2:
         return {}
-    found = thresholds_of(exam.dataset, scorer, triples)
+    scores = checked_scores(exam.dataset, scorer, triples)
+    found = thresholds_of(triples, scores)
     if not np.isfinite([found.overall, *found.relations.values()]).all():
         return {}  # where scores are not finite, no cut between them is
     return {
@@ -148,7 +150,7 @@ def newcomer_thresholds(exam: Exam, scorer: TripleScorer, source: InductiveDatas
         "relations": found.by_name(exam.dataset.relations),
         "triples": len(triples),
         "made_up": not exam.has_labels,
-        **cross_fitted(exam.dataset, scorer, triples, np.random.default_rng([seed, 5])),
+        **cross_fitted(triples, scores, np.random.default_rng([seed, 5])),
     }
 
 

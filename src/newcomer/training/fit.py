@@ -209,11 +209,12 @@ class _Run:
             self._save(trainer, record, training.epochs)
         restore_model(trainer, _part_of(self.journal.tensors, BEST))
         paths = self._paths(world)
+        weighing = self._weighing(trainer, world, paths)
         if self.config.model.evidence and not state.blend:
-            self._blend(exam, trainer, world, paths)
+            self._blend(exam, weighing)
         judge = self._judge(world)
         if not state.calibration:
-            self._calibrate(exam, trainer, world, dataset, judge, paths)
+            self._calibrate(exam, weighing, dataset, judge)
         return self._fitted(trainer, world, "those who were not held out", judge, paths)
 
     def _paths(self, world: World) -> Paths | None:
@@ -253,10 +254,9 @@ class _Run:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
         return PathTrainer(observed, seen, self.config.training.propagation_steps, self.config.seed, self.place)
 
-    def _blend(self, exam: Exam, trainer: Trainer, world: World, paths: Paths | None) -> None:
+    def _blend(self, exam: Exam, weighing: Weighing) -> None:
         """Weigh the network against the rules, and grade both together."""
         self.listener.stage("weighing network and rules")
-        weighing = self._weighing(trainer, world, paths)
         weights = weighing.learned_from(exam)
         self.state.blend = _blend_of(weights, self._voices)
         self.state.blended = exam.grade(weighing.blended(weights))
@@ -268,20 +268,12 @@ class _Run:
         self.listener.stage("learning to judge triples")
         return learn_judge(world.prepared.dataset.observed, self.habit, self.config.seed)
 
-    def _calibrate(
-        self,
-        exam: Exam,
-        trainer: Trainer,
-        world: World,
-        source: InductiveDataset,
-        judge: Judge | None,
-        paths: Paths | None,
-    ) -> None:
+    def _calibrate(self, exam: Exam, weighing: Weighing, source: InductiveDataset, judge: Judge | None) -> None:
         """See how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating truths")
-        weighing, blended, seed = self._weighing(trainer, world, paths), self.config.model.evidence, self.config.seed
-        scorer = weighing.blended(_weights(self.state.blend, self._voices)) if blended else weighing.network()
-        judging = None if judge is None else JudgeScorer(judge, world.prepared.dataset.known_facts())
+        blended, seed = self.config.model.evidence, self.config.seed
+        scorer = weighing.blended(_weights(self.state.blend, self._voices)) if blended else weighing.network
+        judging = None if judge is None else JudgeScorer(judge, weighing.world.prepared.dataset.known_facts())
         self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
         self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
 
@@ -351,7 +343,7 @@ class _Run:
 
     def _grade(self, exam: Exam, trainer: Trainer, world: World) -> dict[str, float]:
         with memory_in_words(_for_a_batch(self.config)):
-            network = self._weighing(trainer, world).network()
+            network = self._weighing(trainer, world).network
             told_apart = exam.judge(network, self.config.seed) if exam.has_labels else {}
             return exam.grade(network) | told_apart
 

@@ -19,7 +19,7 @@ from newcomer.data.tables import assemble
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.tasks.link_prediction import Queries, RankingProtocol, Scorer, align, evaluate_under, queries_of
-from newcomer.tasks.triple_classification import TripleScorer, cross_fitted
+from newcomer.tasks.triple_classification import TripleScorer, checked_scores, cross_fitted
 
 MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
 
@@ -44,7 +44,9 @@ class Exam:
 
         The accuracy is by thresholds that were found without the triple in question.
         """
-        return cross_fitted(self.dataset, scorer, self.dataset.test, np.random.default_rng([seed, 5]))
+        triples = self.dataset.test
+        scores = checked_scores(self.dataset, scorer, triples)
+        return cross_fitted(triples, scores, np.random.default_rng([seed, 5]))
 
     def grade(self, scorer: Scorer) -> dict[str, float]:
         """How a scorer does: known filter, all candidates, mean ties; under the full filter too, where there is one."""

@@ -7,6 +7,7 @@ their facts left.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Weighing:
-    """All that has a say in a world, by a network as it is trained now."""
+    """All that has a say in a world, by a network as it is trained when it is first asked."""
 
     config: Config
     threads: int | None
@@ -49,6 +50,7 @@ class Weighing:
     world: World
     paths: Paths | None = None
 
+    @cached_property
     def network(self) -> ModelScorer:
         """What the network says of those in the world."""
         return self._network_on(self.world.prepared.dataset, self.world.prepared.newcomer_neighbors)
@@ -56,12 +58,12 @@ class Weighing:
     def blended(self, weights: Weights) -> BlendedScorer:
         """What all say together."""
         dataset = self.world.prepared.dataset
-        return BlendedScorer(self.network(), self._ranker_on(dataset), weights, self._paths_on(dataset))
+        return BlendedScorer(self.network, self._ranker, weights, self._paths_on(dataset))
 
     def learned_from(self, exam: Exam) -> Weights:
         """(3, voices): the usual weights, and what is added where little is known, and for who is tied already."""
         dataset = self.world.prepared.dataset
-        said = self.network(), self._ranker_on(dataset)
+        said = self.network, self._ranker
         as_drawn = examples(*said, exam.dataset, exam.queries, paths=self._paths_on(dataset))
         heard = voices_of(self.config.model.company, self.paths is not None)
         usual, tied = weights_for([*as_drawn, *self._busiest(exam)], heard)
@@ -103,6 +105,10 @@ class Weighing:
         model, trainer = self.config.model, self.trainer
         options = model.labels, model.soft_label_c, model.constrained
         return ModelScorer(trainer.model, self.world.graph, trainer.labels, dataset, virtual, *options)
+
+    @cached_property
+    def _ranker(self) -> RuleRanker:
+        return self._ranker_on(self.world.prepared.dataset)
 
     def _ranker_on(self, dataset: InductiveDataset) -> RuleRanker:
         """The rules over the facts of a data set, and what is counted beside them."""
