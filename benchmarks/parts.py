@@ -178,28 +178,37 @@ def rows(
 
 
 def table(files: list[Path]) -> str:
-    """MRR / Hits@10 / mean rank under the known filter and MRR of unlinked pairs under the full one, for each set."""
+    """MRR / Hits@10 / mean rank under the known filter and MRR of unlinked pairs under the full one, for each set.
+
+    A row that some seed did not come to is of the others, and says so.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for path in files:
         read = json.loads(path.read_text(encoding="utf-8"))
         found.setdefault(read["dataset"], []).append(read["rows"])
-    names = [name for name in next(iter(found.values()))[0] if name != "validation"]
+    every = dict.fromkeys(name for seeds in found.values() for rows in seeds for name in rows if name != "validation")
     lines = ["| | " + " | ".join(f"{name} ({len(seeds)} seeds)" for name, seeds in found.items()) + " |"]
     lines.append("|---" * (len(found) + 1) + "|")
-    lines += ["| " + " | ".join([name, *(cell(seeds, name) for seeds in found.values())]) + " |" for name in names]
+    lines += ["| " + " | ".join([name, *(cell(seeds, name) for seeds in found.values())]) + " |" for name in every]
     return "\n".join(lines)
 
 
 def cell(seeds: list[dict[str, Any]], name: str) -> str:
     """Means over the seeds; behind it how far MRR is from that of all parts, seed by seed."""
+    there = [rows for rows in seeds if name in rows]
+    if not there:
+        return ""
 
     def mean(filtered: str, metric: str) -> float:
-        return float(np.mean([rows[name][filtered][metric] for rows in seeds]))
+        return float(np.mean([rows[name][filtered][metric] for rows in there]))
 
     known = f"{100 * mean('known', 'mrr'):.1f} / {100 * mean('known', 'hits@10'):.1f} / {mean('known', 'mr'):.0f}"
-    apart = f"{100 * mean('full, unlinked', 'mrr'):.1f}"
-    differences = [100 * (rows[name]["known"]["mrr"] - rows["all"]["known"]["mrr"]) for rows in seeds]
-    return f"{known}; {apart}" + ("" if name == "all" else f" ({', '.join(f'{one:+.1f}' for one in differences)})")
+    figures = f"{known}; {100 * mean('full, unlinked', 'mrr'):.1f}"
+    if name == "all":
+        return figures
+    changes = [f"{100 * (rows[name]['known']['mrr'] - rows['all']['known']['mrr']):+.1f}" for rows in there]
+    fewer = "" if len(there) == len(seeds) else f"{len(there)} of the seeds: "
+    return f"{figures} ({fewer}{', '.join(changes)})"
 
 
 def main() -> None:
@@ -223,7 +232,7 @@ def main() -> None:
     config = with_overrides(load_preset(options.preset), settings)
     dataset = load_dataset(options.data)
     full = None if options.full is None else load_dataset(options.full).known()
-    config = settled(config, choose_device(options.device))
+    config = settled(config, dataset, choose_device(options.device))
     said: dict[str, Any] = {"dataset": dataset.name, "seed": options.seed, "commit": commit()}
     said |= {"settings": config.to_dict(), "rows": {}}
     start = time.monotonic()

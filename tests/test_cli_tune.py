@@ -16,7 +16,7 @@ from command_line import Done, call, environment, sentence
 from newcomer.bundle import read_bundle
 from newcomer.cli import tune as verb
 from newcomer.config import read_config
-from newcomer.data import write_dataset
+from newcomer.data import load_dataset, write_dataset
 from newcomer.training.conditions import settled
 from newcomer.training.fit import Listener
 from newcomer.training.tune import BEST, STUDY, TRIALS, Watcher
@@ -76,7 +76,8 @@ def test_the_best_settings_train(data):
     done = call("train", data, "--config", data.parent / "s" / BEST, "--out", data.parent / "m", "--threads", "1")
     assert done.returncode == 0, done.stderr
     model = read_bundle(data.parent / "m")
-    assert model.config == settled(found, torch.device("cpu")) and model.metrics["trained_on"] == "everyone"
+    assert model.config == settled(found, load_dataset(data), torch.device("cpu"))
+    assert model.metrics["trained_on"] == "everyone"
     best = max(float(mrr) for _, mrr, *_ in ended(data.parent / "s"))
     assert model.metrics["validation"]["model"]["mrr"] == pytest.approx(best, abs=1e-6)
 

@@ -21,9 +21,13 @@ DATASET = world()
 
 
 def trainer_of(
-    dataset: InductiveDataset = DATASET, steps: int = 40, seed: int = 0, device: torch.device = CPU
+    dataset: InductiveDataset = DATASET,
+    steps: int = 40,
+    seed: int = 0,
+    device: torch.device = CPU,
+    silent: bool | None = None,
 ) -> PathTrainer:
-    return PathTrainer(dataset.observed, int(dataset.is_seen.sum()), steps, seed, device)
+    return PathTrainer(dataset.observed, int(dataset.is_seen.sum()), steps, seed, device, silent)
 
 
 def losses_of(trainer: PathTrainer, *numbers: int) -> list[float]:
@@ -92,12 +96,12 @@ def test_who_would_be_known_by_having_no_edges_left_is_not_asked_for(monkeypatch
     assert tied <= {(dataset.entities.id(name),) for name in ("y0", "y1", "x0", "x1")} and tied
 
 
-def test_another_true_answer_is_no_rival():
+def test_another_true_answer_is_no_rival(monkeypatch):
     dataset = make_dataset(train=[("x", "r", "y"), ("x", "r", "z"), ("x", "s", "u")], aux=[], test=[])
-    trainer, entity = trainer_of(dataset), dataset.entities.id
+    trainer, entity = trainer_of(dataset, silent=False), dataset.entities.id
     scores = torch.zeros(1, len(dataset.entities))
     scores[0, entity("z")] = 9.0
-    trainer.network = lambda *_: scores  # type: ignore[assignment]
+    monkeypatch.setattr(trainer.network, "forward", lambda *_: scores)
     losses = []
     for relation, answer in (("r", "y"), ("s", "u")):
         asked = torch.tensor([[entity("x"), dataset.relations.id(relation), entity(answer)]])
@@ -119,9 +123,10 @@ def chained() -> InductiveDataset:
     return make_dataset(train=[*works, *pays, *lies, *likes], aux=new, test=[("q0", "pays", "town0")])
 
 
-def test_a_way_of_two_steps_is_learned_and_serves_newcomers():
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_way_of_two_steps_is_learned_and_serves_newcomers(silent):
     dataset = chained()
-    trainer = trainer_of(dataset, steps=150)
+    trainer = trainer_of(dataset, steps=150, silent=silent)
     losses = losses_of(trainer, *range(trainer.steps))
     assert np.mean(losses[-20:]) < 0.6 * np.mean(losses[:20])
     paths, entity = Paths(trainer.network, dataset.observed, int(dataset.is_seen.sum()), CPU), dataset.entities.id
@@ -133,8 +138,9 @@ def test_a_way_of_two_steps_is_learned_and_serves_newcomers():
         np.testing.assert_allclose(np.exp(found[dataset.is_seen]).sum(), 1.0, rtol=1e-4)
 
 
-def test_the_same_steps_in_one_go_and_with_a_break_give_the_same_bits():
-    whole, first, second = trainer_of(), trainer_of(), trainer_of()
+@pytest.mark.parametrize("silent", [False, True])
+def test_the_same_steps_in_one_go_and_with_a_break_give_the_same_bits(silent):
+    whole, first, second = (trainer_of(silent=silent) for _ in range(3))
     losses = losses_of(whole, *range(6))
     assert losses[:3] == losses_of(first, 0, 1, 2)
     second.restore(first.tensors())
@@ -145,7 +151,7 @@ def test_the_same_steps_in_one_go_and_with_a_break_give_the_same_bits():
 
 
 def test_a_batch_in_parts_teaches_the_same(monkeypatch):
-    whole, parts = trainer_of(), trainer_of()
+    whole, parts = trainer_of(silent=False), trainer_of(silent=False)
     (loss,) = losses_of(whole, 0)
     monkeypatch.setitem(path_training.AT_ONCE, "cpu", 1)
     assert whole.batch > 1 and losses_of(parts, 0) == pytest.approx([loss], rel=1e-5)
@@ -199,7 +205,7 @@ def test_who_begins_with_what_was_learned_before_takes_fewer_and_ever_smaller_st
 def test_a_gpu_learns_what_a_processor_does_and_twice_the_same(monkeypatch, at_once):
     monkeypatch.setattr(path_training, "LARGEST_SHARE", 0.5)
     monkeypatch.setitem(path_training.AT_ONCE, "cuda", at_once)
-    wanted = losses_of(trainer_of(), *range(20))
+    wanted = losses_of(trainer_of(silent=False), *range(20))
     first, second = (trainer_of(device=torch.device("cuda")) for _ in range(2))
     found = losses_of(first, *range(20))
     assert found == losses_of(second, *range(20))

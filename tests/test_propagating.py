@@ -132,13 +132,13 @@ def test_whether_they_are_learned_may_be_left_to_the_machine(device, changes, le
     assert settings(*FOLDED, "model.evidence=yes", "model.propagation=AUTO", *changes) == config
     text = str(complaint(settings, "model.propagation=perhaps"))
     assert text == "model.propagation is 'perhaps', but must be true, false or auto"
-    assert settled(config, torch.device(device)).model.propagation is learned
-    assert settled(config, torch.device("cpu"), before=True).model.propagation is (not changes)
-    assert settled(config, torch.device("cuda"), before=False).model.propagation is False
+    assert settled(config, DATASET, torch.device(device)).model.propagation is learned
+    assert settled(config, DATASET, torch.device("cpu"), before=True).model.propagation is (not changes)
+    assert settled(config, DATASET, torch.device("cuda"), before=False).model.propagation is False
     told = settings(*FOLDED, "model.evidence=yes", "model.propagation=yes")
-    assert settled(told, torch.device(device)) is told
+    assert settled(told, DATASET, torch.device(device)) is told
     monkeypatch.setattr(fused, "keeps_halves", lambda: False)
-    assert settled(config, torch.device(device)).model.propagation is False
+    assert settled(config, DATASET, torch.device(device)).model.propagation is False
 
 
 @pytest.mark.parametrize("begun", ["yes", "no"])

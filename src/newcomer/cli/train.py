@@ -78,7 +78,8 @@ def train(
         from newcomer.training.fit import decided, fit
 
         machine = choose_device(device)
-        plan = plan_of(dataset, decided(settings, machine, folder, resume), machine.type, rules, folder, resume)
+        planned = decided(settings, dataset, machine, folder, resume)
+        plan = plan_of(dataset, planned, machine.type, rules, folder, resume)
         if not as_json:
             console().print(table(f"training on {dataset.name}", ("", ""), plan))
         with watching() as listener:

@@ -87,8 +87,8 @@ class ModelConfig(Settings):
     )
     propagation: bool | Literal["auto"] = setting(
         False,
-        "Whether paths from the entity asked about have a say, too (with evidence); auto: where a GPU trains, for to "
-        "learn from more than a few thousand facts takes one.",
+        "Whether paths from the entity asked about have a say, too (with evidence); auto: where a GPU trains, "
+        "and on a processor where the graph is so sparse that they are learned in the time that vectors take.",
     )
     judge: bool = setting(
         False,

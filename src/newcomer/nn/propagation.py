@@ -7,6 +7,9 @@ A question (x, q, ?) is a vector ``z_q`` that starts at x and is handed on along
 
 with products number by number, and the score of v is a small network of ``h_v`` and ``z_q``. So a candidate is what
 the paths that lead to it say, and no entity has a number of its own: a newcomer is asked about as everybody is.
+
+In a network that is *silent*, ``h_v`` stays zero until an edge leads to v from somebody who has heard of the question
+(`newcomer.nn.reach`).
 """
 
 from collections.abc import Sequence
@@ -23,6 +26,8 @@ from torch import Tensor, nn
 from newcomer.nn import fused, fused_layer
 from newcomer.nn.layers import glorot
 from newcomer.nn.nearby import Known, told_on
+from newcomer.nn.reach import Reached, padded, reached
+from newcomer.nn.reach import told_on as told_within
 from newcomer.nn.sparse import Rows, row_sums, single_rows, weighted_sum
 
 DIM, LAYERS = 32, 4
@@ -105,9 +110,12 @@ def path_edges(heads: Tensor, relations: Tensor, tails: Tensor, num_relations: i
 
 
 class Propagation(nn.Module):
-    """The network. ``told`` says which oriented relations it has learned of: of others it knows nothing."""
+    """The network. ``told`` says which oriented relations it has learned of: of others it knows nothing.
 
-    def __init__(self, num_relations: int, generator: torch.Generator) -> None:
+    One that is ``silent`` lives on a processor.
+    """
+
+    def __init__(self, num_relations: int, generator: torch.Generator, silent: bool = False) -> None:
         super().__init__()
         kinds = 2 * num_relations
 
@@ -124,6 +132,17 @@ class Propagation(nn.Module):
         self.last = nn.Parameter(glorot(1, 2 * DIM, generator))  # what it would add to all alike, nobody would notice
         self.told: Tensor
         self.register_buffer("told", torch.zeros(kinds))
+        self.silent: Tensor
+        self.register_buffer("silent", torch.tensor(float(silent)))
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether those whom no path has come to say nothing."""
+        return not self.silent.is_cuda and bool(self.silent)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+        state_dict.setdefault(f"{prefix}silent", torch.tensor(0.0))  # as all networks were once
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def forward(
         self,
@@ -139,6 +158,10 @@ class Propagation(nn.Module):
         ``kept`` is what vectors are kept in between layers; with `HALF` there must be kernels for them. ``unheard`` is
         what `unheard_of` says of the parts, if that is known already.
         """
+        if self.is_silent:
+            reach, scores, apart = self.heard(parts, sources, queries, num_entities)
+            places = torch.from_numpy(reach.questions), torch.from_numpy(reach.entities)
+            return apart[:, None].repeat(1, num_entities).index_put(places, scores)
         asked = nn.functional.embedding(queries, self.queries)
         sizes = 1 + _over_all([one.sizes for one in parts], num_entities)
         if asked.is_cuda:  # which does all at once in less time than it takes to ask for a few of them
@@ -155,6 +178,26 @@ class Propagation(nn.Module):
         asked_for = nn.functional.linear(asked, weight[:, DIM:], self.first.bias)
         inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM].to(kept)) + asked_for.to(kept))
         return nn.functional.linear(inner.to(asked.dtype), self.last)[:, :, 0].T
+
+    def heard(
+        self, parts: Sequence[PathEdges], sources: Tensor, queries: Tensor, num_entities: int
+    ) -> tuple[Reached, Tensor, Tensor]:
+        """Of a silent network: whom paths come to, their scores (pairs,), and (questions,) that of everyone else."""
+        asked = nn.functional.embedding(queries, self.queries)
+        reach = reached(parts, _array(sources), LAYERS, num_entities)
+        questions, vectors = torch.from_numpy(reach.questions), asked
+        sizes = (1 + _over_all([one.sizes for one in parts], num_entities))[torch.from_numpy(reach.entities)]
+        for layer, count in enumerate(reach.within[1:].tolist()):
+            gain = (1 + torch.tanh(self.gates[layer](asked)))[questions[:count]]
+            told = told_within(reach, layer, vectors, self.scales[layer]) + padded(asked, count)
+            before = padded(vectors, count)
+            news = self.norms[layer](_mixed(self.mixes[layer], before, told * gain, sizes[:count]))
+            vectors = before + torch.relu(news)
+        weight = self.first.weight
+        asked_for = nn.functional.linear(asked, weight[:, DIM:], self.first.bias)
+        inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM]) + asked_for[questions])
+        scores, apart = (nn.functional.linear(one, self.last)[:, 0] for one in (inner, torch.relu(asked_for)))
+        return reach, scores, apart
 
     def unheard_of(self, edges: PathEdges) -> Tensor:
         """(rows, d): what each would hear in the second layer if nobody had heard of anything."""

@@ -12,6 +12,7 @@ from newcomer.config import AUTO, Config
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import InductiveDataset
 from newcomer.nn import fused
+from newcomer.training.affording import affords_paths
 
 DEVICES = ("auto", "cpu", "cuda")
 SMALL = 2_000_000  # numbers: facts times the length of a vector
@@ -29,15 +30,19 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda" if there and name != "cpu" else "cpu")
 
 
-def settled(config: Config, device: torch.device, before: bool | None = None) -> Config:
-    """The settings with what they leave to the machine decided: paths are learned where a GPU trains.
+def settled(config: Config, dataset: InductiveDataset, device: torch.device, before: bool | None = None) -> Config:
+    """The settings with what they leave to the machine decided: paths are learned where that can be afforded.
 
-    A GPU that has no kernels for them does not count. What was decided ``before``, when the same training began, stays.
+    That is where a GPU trains that has kernels for them, and on a processor where the graph is sparse. What was decided
+    ``before``, when the same training began, stays.
     """
     if config.model.propagation != AUTO:
         return config
-    here = device.type == "cuda" and fused.keeps_halves()
-    learns = config.model.evidence and (here if before is None else before)
+    learns = config.model.evidence
+    if learns and before is not None:
+        learns = before
+    elif learns:
+        learns = fused.keeps_halves() if device.type == "cuda" else affords_paths(dataset, config)
     return replace(config, model=replace(config.model, propagation=learns))
 
 

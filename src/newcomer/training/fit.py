@@ -154,7 +154,7 @@ def fit(
 ) -> Fitted:
     """Train a model; ``rules`` are used instead of mined ones, ``full`` holds all that is true, for a second filter."""
     place = choose_device(device)
-    config = decided(config, place, folder, resume)
+    config = decided(config, dataset, place, folder, resume)
     identity = Identity.of(dataset, config, rules)
     with steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         habit = habit_of(dataset) if config.model.judge else None
@@ -168,10 +168,12 @@ def fit(
         return run.final(whole, run.state.best_epoch, learned)
 
 
-def decided(config: Config, place: torch.device, folder: Path | None, resume: bool) -> Config:
+def decided(
+    config: Config, dataset: InductiveDataset, place: torch.device, folder: Path | None, resume: bool
+) -> Config:
     """The settings with what they leave to the machine decided, as it was when a training that is resumed began."""
     before = learned_paths(folder / CHECKPOINT) if resume and folder is not None else None
-    return settled(config, place, before)
+    return settled(config, dataset, place, before)
 
 
 class _Run:
@@ -252,7 +254,10 @@ class _Run:
 
     def _path_trainer(self, world: World) -> PathTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
-        return PathTrainer(observed, seen, self.config.training.propagation_steps, self.config.seed, self.place)
+        begun = [self.journal.tensors.get(f"{phase}silent") for phase in (PATHS, BEGUN)]
+        silent = next((bool(one) for one in begun if one is not None), None)  # as it was begun, wherever it goes on
+        steps, seed = self.config.training.propagation_steps, self.config.seed
+        return PathTrainer(observed, seen, steps, seed, self.place, silent)
 
     def _blend(self, exam: Exam, weighing: Weighing) -> None:
         """Weigh the network against the rules, and grade both together."""

@@ -22,6 +22,7 @@ from torch.nn import functional
 from newcomer.graph import UNKNOWN, Graph, Vocabulary
 from newcomer.nn import fused, fused_layer
 from newcomer.nn.propagation import DIM, HALF, PathEdges, Propagation
+from newcomer.nn.reach import cross_entropy
 from newcomer.nn.sparse import Rows
 from newcomer.training.graph import build_training_graph
 
@@ -58,15 +59,28 @@ class Lesson(NamedTuple):
 
 
 class PathTrainer:
-    """A network of paths and its optimiser; all randomness follows from the seed and the number of the step."""
+    """A network of paths and its optimiser; all randomness follows from the seed and the number of the step.
 
-    def __init__(self, observed: Graph, num_seen: int, most_steps: int, seed: int, device: torch.device) -> None:
+    A ``silent`` one learns on a processor, wherever else training is; unless told, what learns on a processor is.
+    """
+
+    def __init__(
+        self,
+        observed: Graph,
+        num_seen: int,
+        most_steps: int,
+        seed: int,
+        device: torch.device,
+        silent: bool | None = None,
+    ) -> None:
+        silent = device.type == "cpu" if silent is None else silent
+        device = torch.device("cpu") if silent else device
         # What to ask is found on the processor: a GPU would be waited for at every turn.
         self.graph = build_training_graph(observed, num_seen, None, torch.device("cpu"))
         self.seed, self.device, facts = seed, device, len(self.graph.facts)
-        self.batch = max(1, min(BATCH, int(LARGEST_SHARE * facts)))
-        self.steps = min(most_steps, math.ceil(PASSES * facts / self.batch))
-        self.network = Propagation(observed.num_relations, torch.Generator().manual_seed(seed)).to(device)
+        self.batch = _batch_of(facts)
+        self.steps = steps_of(facts, most_steps)
+        self.network = Propagation(observed.num_relations, torch.Generator().manual_seed(seed), silent).to(device)
         told = self.graph.facts[:, 1]
         self.network.told[torch.cat([told, told + observed.num_relations])] = 1.0
         rows, relations = self.graph.rows, self.graph.relations.to(device)
@@ -138,6 +152,8 @@ class PathTrainer:
 
     @property
     def _at_once(self) -> int:
+        if self.network.is_silent:
+            return self.batch
         return min(self.batch, at_once(self.edges, self.graph.num_entities))
 
     def _barred(self, asked: Tensor) -> Tensor:
@@ -170,6 +186,9 @@ class PathTrainer:
     def _loss(self, lesson: Lesson) -> Tensor:
         """The cross entropy of finding each answer among all but the other true ones."""
         edges = self.edges.seen_with(lesson.weights, lesson.sizes)
+        if self.network.is_silent:
+            heard = self.network.heard([edges], lesson.sources, lesson.queries, self.graph.num_entities)
+            return (cross_entropy(*heard, lesson.answers, lesson.barred) * lesson.shares).sum()
         kept = HALF if self._by_kernels() else torch.float32
         scores = self.network([edges], lesson.sources, lesson.queries, self.graph.num_entities, kept)
         each = functional.cross_entropy(scores + lesson.barred, lesson.answers, reduction="none")
@@ -239,6 +258,15 @@ def carried_over(learned: Propagation, names: Vocabulary, fresh: Propagation, wa
         table[..., new, :] = found[name][..., old, :]
         found[name] = table
     return found
+
+
+def steps_of(facts: int, most: int) -> int:
+    """How many batches so many facts are learned from."""
+    return min(most, math.ceil(PASSES * facts / _batch_of(facts)))
+
+
+def _batch_of(facts: int) -> int:
+    return max(1, min(BATCH, int(LARGEST_SHARE * facts)))
 
 
 def at_once(edges: PathEdges, num_entities: int) -> int:

@@ -42,11 +42,12 @@ class Paths:
     """A trained network over the observed graph, ready to be asked."""
 
     def __init__(self, network: Propagation, observed: Graph, num_seen: int, device: torch.device) -> None:
+        device = torch.device("cpu") if network.is_silent else device
         self.network, self.num_seen, self.device = network.to(device).eval(), num_seen, device
         heads, relations, tails = self._tensor(observed.triples.rows).unbind(dim=1)
         self.edges = path_edges(heads, relations, tails, observed.num_relations, num_seen)
-        with torch.no_grad():  # the same for all questions; a GPU does not ask for it
-            self._unheard = None if device.type == "cuda" else network.unheard_of(self.edges)
+        with torch.no_grad():  # the same for all questions; neither a GPU nor a silent network asks for it
+            self._unheard = None if device.type == "cuda" or network.is_silent else network.unheard_of(self.edges)
         self._told = network.told.cpu().numpy() > 0
 
     def knows(self, relations: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:

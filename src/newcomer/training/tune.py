@@ -141,7 +141,7 @@ def tune(
     """Search until the budget is spent; with ``resume`` the folder's trials count, with ``force`` they are deleted."""
     budget, report = budget or Budget(), report or Watcher()
     optuna = _optuna()
-    config = settled(config, choose_device(device))
+    config = settled(config, dataset, choose_device(device))
     if config.training.validation_rate == 0:
         raise OptionError("training.validation_rate is 0, but a search needs newcomers to judge by; set it above 0")
     held = hold_out_newcomers(dataset, config).dataset

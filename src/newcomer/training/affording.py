@@ -1,0 +1,51 @@
+"""Whether a processor can afford to learn what paths say, by the operations that would take.
+
+In a sparse graph a few edges lead to a few entities, and only these are worked out (`newcomer.nn.reach`); in a dense
+one they lead to nearly everyone. So some walks are made, and what learning from such questions takes is compared with
+what learning vectors does, which goes by entities, however few edges there are.
+"""
+
+import numpy as np
+import torch
+
+from newcomer.config import Config
+from newcomer.graph import InductiveDataset
+from newcomer.nn.propagation import LAYERS, path_edges
+from newcomer.nn.reach import walked
+from newcomer.training.path_training import BATCH, FURTHER, steps_of
+
+SAMPLED = 64  # questions
+LEAST_STEPS = 1_000  # fewer teach too little
+BRIEF = 300.0  # seconds that are no burden in any case
+# Seconds of one core for a pair of entity and question, a message, a candidate, and a number in a comparison of vectors.
+A_PAIR, A_MESSAGE, A_CANDIDATE, A_NUMBER = 1.4e-6, 0.5e-6, 5e-9, 0.3e-9
+
+
+def affords_paths(dataset: InductiveDataset, config: Config) -> bool:
+    """Whether learning paths takes about as long as learning vectors does at most, and has enough to learn from."""
+    steps = steps_of(len(dataset.observed), config.training.propagation_steps)
+    if steps < LEAST_STEPS:
+        return False
+    return bool(steps * (1 + FURTHER) * BATCH * _a_question(dataset) <= max(BRIEF, _vectors(dataset, config)))
+
+
+def _a_question(dataset: InductiveDataset) -> float:
+    """Seconds that one question takes, by the mean of some that are drawn."""
+    triples = dataset.observed.triples
+    heads, relations, tails = torch.from_numpy(triples.rows.astype(np.int64)).unbind(dim=1)
+    edges = path_edges(heads, relations, tails, dataset.observed.num_relations, len(dataset.entities))
+    drawn = np.random.default_rng(0).integers(len(triples), size=SAMPLED)
+    degrees = edges.rows.sizes.numpy()
+    total = 0.0
+    for source in np.where(np.arange(SAMPLED) % 2, triples.heads[drawn], triples.tails[drawn]).tolist():
+        entities, steps = walked(edges, source, LAYERS, len(dataset.entities))
+        for layer in range(LAYERS):
+            total += A_PAIR * np.count_nonzero(steps <= layer + 1) + A_MESSAGE * degrees[entities[steps <= layer]].sum()
+    return total / SAMPLED + A_CANDIDATE * len(dataset.entities)
+
+
+def _vectors(dataset: InductiveDataset, config: Config) -> float:
+    """Seconds that learning vectors takes, in both phases."""
+    training, everyone = config.training, int(dataset.is_seen.sum())
+    compared = everyone if training.rivals is None else min(everyone, training.rivals)
+    return A_NUMBER * 2 * training.epochs * len(dataset.observed) * compared * config.model.dim
