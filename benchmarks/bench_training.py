@@ -1,4 +1,4 @@
-"""Training on a processor: an epoch of the paper's settings and its parts, the structure-aware layer, growth.
+"""Training on a processor: an epoch of the paper's settings and its parts, the structure-aware layer, growth, paths.
 
 The epoch and the layer need NEWCOMER_DATA. Growth is that of a step (one mini-batch of always the same size) on made-up
 graphs of ten facts an entity; ``--largest`` adds one of ten million facts. Ratios are measured on one thread in seconds
@@ -38,12 +38,14 @@ from newcomer.training.conditions import steady
 from newcomer.training.fit import Listener, fit
 from newcomer.training.graph import TrainingGraph, build_training_graph
 from newcomer.training.loop import Trainer
+from newcomer.training.path_training import PathTrainer
 from newcomer.training.preparation import prepare
 
 CPU = torch.device("cpu")
 DATA, PRESET, EPOCHS = "fb15k-subject-10", "paper-fb15k", 2
 EPOCH_SECONDS, EPOCH_GIGABYTES = 60.0, 3.0
 LAYER_BAR = 5.0  # times faster than gather + index_add
+SPARSE_ENTITIES, PATHS_BAR = 20_000, 50.0  # times faster than everyone
 GROWTH_BAR = 1.5  # of a triple's share with ten times as many triples
 SIZES = (100_000, 1_000_000, 10_000_000)
 FACTS_AN_ENTITY, RELATIONS, FACTS_A_BATCH, STEPS = 10, 200, 1000, 3
@@ -239,6 +241,25 @@ def layer() -> Bar:
     )
 
 
+def nearby_paths() -> Bar:
+    """Learning what paths say in a sparse graph: everyone worked out, or only those whom paths come to."""
+    generator, count = np.random.default_rng(0), SPARSE_ENTITIES
+    heads = generator.integers(count, size=2 * count, dtype=np.int32)
+    tails = ((heads + 1 + generator.integers(10, size=len(heads))) % count).astype(np.int32)
+    relations = generator.integers(10, size=len(heads), dtype=np.int32)
+    vocabularies = (Vocabulary(map(str, range(many))) for many in (count, 10))
+    graph = Graph.build(next(vocabularies), next(vocabularies), TripleArray(heads, relations, tails))
+    taken = []
+    for silent in (True, False):
+        with steady(CPU, 1):
+            trainer = PathTrainer(graph, count, 100, 0, CPU, silent)
+            trainer.step(0)
+            taken.append(best_processor_seconds(2, functools.partial(trainer.step, 1)))
+    detail = f"{1000 * taken[1]:.0f} ms against {1000 * taken[0]:.0f} ms, {len(graph):,} facts, {count:,} entities"
+    name = "a step of learning paths, everyone / those whom paths come to"
+    return Bar(name, taken[1] / taken[0], PATHS_BAR, at_least=True, detail=detail)
+
+
 class _FewSteps(Trainer):
     """A trainer whose epochs end after some steps."""
 
@@ -342,7 +363,7 @@ def main() -> None:
     parser.add_argument("--largest", action="store_true", help="steps on ten million facts too")
     parser.add_argument("--threads", type=int, default=2, help="of the epoch")
     options = parser.parse_args()
-    bars = growth(SIZES if options.largest else SIZES[:2])
+    bars = [*growth(SIZES if options.largest else SIZES[:2]), nearby_paths()]
     if data_folder(DATA) is not None:
         bars += [layer(), *epoch(options.threads)]
     finish(bars)

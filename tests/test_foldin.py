@@ -105,6 +105,21 @@ def test_so_it_is_with_as_many_numbers_and_rivals_as_in_use():
     assert float(slope.square().sum()) / (4 * RIDGE) < 0.01 * fall
 
 
+def test_the_number_of_threads_does_not_matter():
+    generator, seen, dim = torch.Generator().manual_seed(0), 3_000, 200
+    encoder = encoder_of(seen=seen, dim=dim).float()
+    encoder.meet(make_decoder("complex", RELATIONS, dim, generator))
+    encoder.draw_rivals(torch.arange(seen), generator)
+    rng, found = np.random.default_rng(0), []
+    facts = [(int(rng.integers(2 * RELATIONS)), int(rng.integers(seen)), 1.0) for _ in range(800)]
+    edges = [edges_of(lists, width, torch.float32) for lists, width in (([[]] * seen, seen), ([facts], seen + 1))]
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        found.append(encoder.extend(encoder.states(edges[0]), edges[1]).layers[0][seen:])
+        assert torch.get_num_threads() == threads
+    assert found[0].any() and torch.equal(*found)
+
+
 def test_without_any_fact_the_vector_is_nothing():
     encoder = encoder_of()
     assert not vectors_of(encoder, [], [(0, 3, 0.0)]).any()

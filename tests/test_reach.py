@@ -16,7 +16,7 @@ from newcomer.training import affording
 from newcomer.training.affording import affords_paths
 from newcomer.training.fit import fit
 from newcomer.training.path_training import PathTrainer
-from newcomer.training.propagating import Paths, path_weights, propagation_of
+from newcomer.training.propagating import Asked, Paths, path_weights, propagation_of
 from newcomer.training.restore import paths_of
 from nn_oracle import one_thread
 from training_world import FOLDED, StopAfter, Stopped, settings, world
@@ -140,6 +140,17 @@ def test_what_learns_on_a_processor_is_silent_and_stays_so():
     assert not torch.allclose(old(*asked), again(*asked))
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_what_paths_say_does_not_depend_on_threads(silent):
+    dataset = graph(4_000, 12_000, 0)
+    trainer, found = PathTrainer(dataset.observed, len(dataset.entities), 5, 0, CPU, silent), []
+    paths, nothing = Paths(trainer.network, dataset.observed, len(dataset.entities), CPU), np.empty(0, dtype=np.int64)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        found.append(paths.ask(Asked(7, nothing, nothing), np.arange(5)).seen)
+    assert torch.equal(*found)
+
+
 SPARSE = (*FOLDED, "model.evidence=yes", "model.propagation=auto", "training.propagation_steps=6", "training.epochs=2")
 
 
@@ -182,5 +193,5 @@ def test_what_it_affords_goes_by_what_vectors_take(monkeypatch):
     dataset = graph(8_000, 10_000, 3)
     quick, slow = (with_overrides(load_preset("default"), [f"training.epochs={many}"]) for many in (1, 1_000))
     assert not affords_paths(dataset, quick) and affords_paths(dataset, slow)
-    fewer = with_overrides(load_preset("default"), ["training.propagation_steps=900"])
+    fewer = with_overrides(load_preset("default"), ["training.propagation_steps=400"])
     assert not affords_paths(dataset, with_overrides(fewer, ["training.epochs=1000"]))

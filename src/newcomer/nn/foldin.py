@@ -30,6 +30,7 @@ from newcomer.nn.encoders import Encoder, States, join_edges
 from newcomer.nn.folding import Heard, Point, Problem, descend_one, solve_all
 from newcomer.nn.layers import Edges
 from newcomer.nn.sparse import Rows
+from newcomer.nn.threads import one_thread
 
 RIVALS = 512
 RIDGE = 0.1
@@ -106,8 +107,9 @@ class FoldInEncoder(Encoder):
         """Vectors of all with these newcomers solved for by their neighbours, and who of these has any."""
         found, told = before.clone(), torch.zeros(len(before), dtype=torch.bool)
         if device.type == "cpu":  # one by one: then nobody's vector depends on who else arrives
-            for newcomer in newcomers:
-                told[newcomer] = self._place(rows, newcomer, vectors, found, among)
+            with one_thread():
+                for newcomer in newcomers:
+                    told[newcomer] = self._place(rows, newcomer, vectors, found, among)
             return found, told
         heard = rows.heard(newcomers, len(vectors), among)
         problem = Problem(self._decoder, self.vectors.detach()[self.rivals], self.excess, RIDGE)
@@ -218,7 +220,8 @@ class FoldInEncoder(Encoder):
         # The same is asked with many answers, and takes milliseconds each time.
         asked = torch.stack([entities[untold], queries[untold]], dim=1)
         pairs, places = torch.unique(asked, dim=0, return_inverse=True)
-        alike = torch.stack([self._alike(states, entity, query) for entity, query in pairs.tolist()])
+        with one_thread():
+            alike = torch.stack([self._alike(states, entity, query) for entity, query in pairs.tolist()])
         return vectors.index_copy(0, untold, alike.to(vectors)[places])
 
     def is_untold(self, relations: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class Reached(NamedTuple):
 
 def reached(parts: Sequence["PathEdges"], sources: Ids, layers: int, num_entities: int) -> Reached:
     """Everyone whom paths from the sources, a question each, come to along the edges of at most two parts."""
-    first, second = [*(one.arrays for one in parts), _nothing()][:2]
+    first, second = [one.arrays for one in parts] + [_nothing()] * (2 - len(parts))
     half = parts[0].num_relations
     entities, questions, steps = _walk(*first, *second, sources, layers, num_entities)
     order = np.argsort(steps, kind="stable")

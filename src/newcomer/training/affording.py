@@ -15,9 +15,9 @@ from newcomer.nn.reach import walked
 from newcomer.training.path_training import BATCH, FURTHER, steps_of
 
 SAMPLED = 64  # questions
-LEAST_STEPS = 1_000  # fewer teach too little
+LEAST_STEPS = 500  # fewer teach too little
 BRIEF = 300.0  # seconds that are no burden in any case
-# Seconds of one core for a pair of entity and question, a message, a candidate, and a number in a comparison of vectors.
+# Seconds of one core for a pair of entity and question, a message, a candidate, and a number of a vector.
 A_PAIR, A_MESSAGE, A_CANDIDATE, A_NUMBER = 1.4e-6, 0.5e-6, 5e-9, 0.3e-9
 
 

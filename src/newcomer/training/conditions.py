@@ -76,17 +76,6 @@ def check_finite(loss: float, where: str, advice: str) -> None:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums over all entities, which several threads would share out and so round differently, by one."""
-    cores = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(cores)
-
-
-@contextmanager
 def memory_in_words(needed: str) -> Iterator[None]:
     """Too little memory, as a sentence that says what it is ``needed`` for and what needs less."""
     try:

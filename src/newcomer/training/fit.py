@@ -30,6 +30,7 @@ from newcomer.graph import Graph, InductiveDataset, Vocabulary
 from newcomer.nn.judge import Judge
 from newcomer.nn.model import Model
 from newcomer.nn.propagation import Propagation
+from newcomer.nn.threads import one_thread
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import KINDS, all_kinds, guess_of, voices_of
@@ -56,7 +57,6 @@ from newcomer.training.conditions import (
     check_finite,
     choose_device,
     memory_in_words,
-    one_thread,
     precision,
     settled,
     steady,

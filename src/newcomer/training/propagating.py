@@ -15,6 +15,7 @@ from torch import Tensor
 from newcomer.errors import DatasetError
 from newcomer.graph import Adjacency, Graph, Ids
 from newcomer.nn.propagation import Propagation, path_edges
+from newcomer.nn.threads import one_thread
 from newcomer.training.path_training import PATHS, at_once
 
 
@@ -66,7 +67,7 @@ class Paths:
             along, to = self._tensor(asked.relations[known]), self._tensor(asked.neighbors[known])
             parts.append(path_edges(torch.full_like(to, source), along, to, self.edges.num_relations, itself + 1))
         sources, queries = self._tensor(np.full(len(relations), source)), self._tensor(relations)
-        with torch.no_grad():
+        with torch.no_grad(), one_thread():
             of_all = self._unheard
             unheard = None if of_all is None else [of_all, *map(self.network.unheard_of, parts[1:])]
             scores = self.network(parts, sources, queries, itself + 2, unheard=unheard)

@@ -1,0 +1,20 @@
+"""One thread for what several would share out, and so round differently."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums over many numbers by one thread: the same bits, however many there are."""
+    cores = torch.get_num_threads()
+    if cores == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(cores)
