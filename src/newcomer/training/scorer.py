@@ -13,6 +13,7 @@ from newcomer.nn.layers import Edges
 from newcomer.nn.model import Model
 from newcomer.nn.soft_labels import soft_labels
 from newcomer.nn.sparse import Rows
+from newcomer.nn.threads import one_thread
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.training.graph import TrainingGraph, build_training_graph
 
@@ -99,8 +100,8 @@ class ModelScorer:
         return self.model.answers(self.states, entities, torch.full_like(entities, relation))
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
-        """One row of scores a query."""
-        with torch.no_grad():
+        """One row of scores a query, the same with any number of threads: weights are learned from it."""
+        with torch.no_grad(), one_thread():
             asked = torch.tensor(entities, dtype=torch.int64, device=self.device)
             queries = torch.tensor(relations, dtype=torch.int64, device=self.device)
             scores = torch.empty(len(asked), self.num_entities, device=self.device)
