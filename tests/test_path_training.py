@@ -150,10 +150,13 @@ def test_the_same_steps_in_one_go_and_with_a_break_give_the_same_bits(silent):
     assert losses_of(trainer_of(seed=1), 0) != losses[:1]
 
 
-def test_a_batch_in_parts_teaches_the_same(monkeypatch):
-    whole, parts = trainer_of(silent=False), trainer_of(silent=False)
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_batch_in_parts_teaches_the_same(monkeypatch, silent):
+    whole, parts = trainer_of(silent=silent), trainer_of(silent=silent)
     (loss,) = losses_of(whole, 0)
     monkeypatch.setitem(path_training.AT_ONCE, "cpu", 1)
+    monkeypatch.setattr(path_training, "SILENT_AT_ONCE", 1)
+    assert parts._at_once == 1
     assert whole.batch > 1 and losses_of(parts, 0) == pytest.approx([loss], rel=1e-5)
     for one, other in zip(parts.network.parameters(), whole.network.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-6)
@@ -191,7 +194,7 @@ def test_what_was_learned_serves_another_graph_by_the_names_of_relations():
 def test_who_begins_with_what_was_learned_before_takes_fewer_and_ever_smaller_steps():
     trainer, other = trainer_of(steps=40), trainer_of(seed=1)
     trainer.begin_with(carried_over(other.network, DATASET.relations, trainer.network, DATASET.relations))
-    assert torch.equal(trainer.network.queries, other.network.queries)
+    assert torch.equal(trainer.network.queries, other.network.queries) and trainer.network.is_silent
     assert trainer.steps == round(FURTHER * 40)
     rates = []
     for number in range(trainer.steps):

@@ -13,7 +13,7 @@ from newcomer.graph import InductiveDataset
 from newcomer.nn.propagation import DIM, LAYERS, PathEdges, Propagation, path_edges
 from newcomer.nn.reach import cross_entropy, walked
 from newcomer.training import affording
-from newcomer.training.affording import affords_paths
+from newcomer.training.affording import affords_paths, stays_nearby
 from newcomer.training.fit import fit
 from newcomer.training.path_training import PathTrainer
 from newcomer.training.propagating import Asked, Paths, path_weights, propagation_of
@@ -116,10 +116,18 @@ def test_the_loss_is_that_among_everyone(seed):
     answers = torch.tensor([1, 12, 3, 4])
     barred = torch.from_numpy(np.where(rng.random((4, entities)) < 0.4, -np.inf, 0.0)).float()
     barred[torch.arange(4), answers] = 0.0
-    wanted = torch.nn.functional.cross_entropy(net([edges], *asked, entities) + barred, answers, reduction="none")
-    found = cross_entropy(*net.heard([edges], *asked, entities), answers, barred)
+    reach, scores, apart = net.heard([edges], *asked, entities)
+    reached = torch.zeros(4, entities, dtype=torch.bool)
+    reached[torch.from_numpy(reach.questions), torch.from_numpy(reach.entities)] = True
+    answers[0] = 0
+    barred[0] = torch.where(reached[0], 0.0, -torch.inf)  # nobody is apart there, so there is an outsider
+    outsider = torch.where((reached | torch.isinf(barred)).all(dim=1), apart, -torch.inf)
+    assert torch.isfinite(outsider[0]) and not torch.isfinite(outsider).all()
+    table = torch.cat([net([edges], *asked, entities) + barred, outsider[:, None]], dim=1)
+    wanted = torch.nn.functional.cross_entropy(table, answers, reduction="none")
+    found = cross_entropy(reach, scores, apart, answers, barred)
     torch.testing.assert_close(found, wanted)
-    slopes = [torch.autograd.grad(one.sum(), net.first.weight)[0] for one in (found, wanted)]
+    slopes = [torch.autograd.grad(one.sum(), net.first.weight, retain_graph=True)[0] for one in (found, wanted)]
     torch.testing.assert_close(*slopes, rtol=1e-4, atol=1e-6)
 
 
@@ -157,6 +165,9 @@ SPARSE = (*FOLDED, "model.evidence=yes", "model.propagation=auto", "training.pro
 def test_a_fit_learns_them_where_they_are_cheap(monkeypatch, tmp_path):
     assert fit(world(), settings(*SPARSE), device="cpu").paths is None  # there is too little to learn from
     monkeypatch.setattr(affording, "LEAST_STEPS", 1)
+    everyone = fit(world(), settings(*SPARSE), device="cpu")
+    assert everyone.paths is not None and not everyone.paths.is_silent  # to whom paths come here
+    monkeypatch.setattr("newcomer.training.fit.stays_nearby", lambda *_: True)
     whole = fit(world(), settings(*SPARSE), device="cpu")
     assert whole.paths is not None and whole.paths.is_silent and whole.config.model.propagation is True
     asked = paths_of(whole.bundle(world()))
@@ -185,7 +196,9 @@ def graph(entities: int, facts: int, near: int) -> InductiveDataset:
     [(8_000, 10_000, 3, True), (8_000, 60_000, 0, False), (800, 1_000, 3, False)],
 )
 def test_a_processor_affords_what_stays_nearby(entities, facts, near, affords):
-    assert affords_paths(graph(entities, facts, near), load_preset("default")) is affords
+    dataset = graph(entities, facts, near)
+    assert affords_paths(dataset, load_preset("default")) is affords
+    assert stays_nearby(dataset.observed, len(dataset.entities)) is (near > 0)
 
 
 def test_what_it_affords_goes_by_what_vectors_take(monkeypatch):

@@ -4,7 +4,7 @@
 
 So a layer is worked out for those pairs of entity and question alone that paths of so many edges lead to, and everyone
 else has the same score. In a sparse graph these are a few hundred of many thousands, which a processor manages in
-milliseconds; a network that learns on a processor is silent.
+milliseconds. In a dense one they are nearly everyone, and this way is the slower one.
 
 Pairs stand in the order in which they are come to: first those asked about, then whoever is one edge away, and so on.
 """
@@ -87,7 +87,8 @@ def cross_entropy(reach: Reached, scores: Tensor, apart: Tensor, answers: Tensor
     scored = scores + open_to
     count, everyone = barred.shape
     heard = torch.bincount(questions[open_to == 0], minlength=count)
-    others = everyone - torch.isinf(barred).sum(dim=1) - heard
+    # Where paths come to everyone, somebody apart is still a rival: newcomers are, whom nothing leads to.
+    others = (everyone - torch.isinf(barred).sum(dim=1) - heard).clamp(min=1)
     with torch.no_grad():
         highest = apart.scatter_reduce(0, questions, scored, "amax")
     sums = torch.zeros(count).index_add(0, questions, torch.exp(scored - highest[questions]))

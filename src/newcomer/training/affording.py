@@ -5,11 +5,13 @@ one they lead to nearly everyone. So some walks are made, and what learning from
 what learning vectors does, which goes by entities, however few edges there are.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
 from newcomer.config import Config
-from newcomer.graph import InductiveDataset
+from newcomer.graph import Graph, InductiveDataset, Offsets
 from newcomer.nn.propagation import LAYERS, path_edges
 from newcomer.nn.reach import walked
 from newcomer.training.path_training import BATCH, FURTHER, steps_of
@@ -29,19 +31,29 @@ def affords_paths(dataset: InductiveDataset, config: Config) -> bool:
     return bool(steps * (1 + FURTHER) * BATCH * _a_question(dataset) <= max(BRIEF, _vectors(dataset, config)))
 
 
+def stays_nearby(observed: Graph, num_entities: int) -> bool:
+    """Whether paths come to less than half of everyone: else those who have not heard are not worth telling apart."""
+    walks = [entities for entities, _ in _walks(observed, num_entities)]
+    return sum(map(len, walks)) < 0.5 * num_entities * len(walks)
+
+
 def _a_question(dataset: InductiveDataset) -> float:
     """Seconds that one question takes, by the mean of some that are drawn."""
-    triples = dataset.observed.triples
-    heads, relations, tails = torch.from_numpy(triples.rows.astype(np.int64)).unbind(dim=1)
-    edges = path_edges(heads, relations, tails, dataset.observed.num_relations, len(dataset.entities))
-    drawn = np.random.default_rng(0).integers(len(triples), size=SAMPLED)
-    degrees = edges.rows.sizes.numpy()
-    total = 0.0
-    for source in np.where(np.arange(SAMPLED) % 2, triples.heads[drawn], triples.tails[drawn]).tolist():
-        entities, steps = walked(edges, source, LAYERS, len(dataset.entities))
+    degrees, total = dataset.observed.degrees, 0.0
+    for entities, steps in _walks(dataset.observed, len(dataset.entities)):
         for layer in range(LAYERS):
             total += A_PAIR * np.count_nonzero(steps <= layer + 1) + A_MESSAGE * degrees[entities[steps <= layer]].sum()
     return total / SAMPLED + A_CANDIDATE * len(dataset.entities)
+
+
+def _walks(observed: Graph, num_entities: int) -> Iterator[tuple[Offsets, Offsets]]:
+    """Whom paths from some ends of facts come to, and along how many edges."""
+    triples = observed.triples
+    heads, relations, tails = torch.from_numpy(triples.rows.astype(np.int64)).unbind(dim=1)
+    edges = path_edges(heads, relations, tails, observed.num_relations, num_entities)
+    drawn = np.random.default_rng(0).integers(len(triples), size=SAMPLED)
+    for source in np.where(np.arange(SAMPLED) % 2, triples.heads[drawn], triples.tails[drawn]).tolist():
+        yield walked(edges, source, LAYERS, num_entities)
 
 
 def _vectors(dataset: InductiveDataset, config: Config) -> float:

@@ -33,6 +33,7 @@ from newcomer.nn.propagation import Propagation
 from newcomer.nn.threads import one_thread
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.rule import RuleSet
+from newcomer.training.affording import stays_nearby
 from newcomer.training.blend import KINDS, all_kinds, guess_of, voices_of
 from newcomer.training.calibrating import (
     CALIBRATION,
@@ -256,6 +257,8 @@ class _Run:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
         begun = [self.journal.tensors.get(f"{phase}silent") for phase in (PATHS, BEGUN)]
         silent = next((bool(one) for one in begun if one is not None), None)  # as it was begun, wherever it goes on
+        if silent is None:
+            silent = self.place.type == "cpu" and stays_nearby(observed, seen)
         steps, seed = self.config.training.propagation_steps, self.config.seed
         return PathTrainer(observed, seen, steps, seed, self.place, silent)
 

@@ -30,6 +30,7 @@ BATCH, RATE, LEAST_RATE, LONGEST = 64, 3e-3, 0.05, 1.0
 LARGEST_SHARE = 0.05  # of the facts that a batch may hide
 PASSES = 10  # over the facts, at most
 AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers that are handed on together
+SILENT_AT_ONCE = 1 << 29
 KEPT = 12  # vectors of an entity that learning keeps, in tables of the size of one along an edge
 FURTHER = 0.3  # of the steps, where something was learned on another graph before
 PATHS = "paths."  # the names of the weights begin so
@@ -94,7 +95,8 @@ class PathTrainer:
 
     def begin_with(self, learned: Tensors) -> None:
         """Start from what was learned on another graph (`carried_over`); fewer steps are enough then."""
-        self.network.load_state_dict({**self.network.state_dict(), **learned})
+        silent = torch.tensor(0.0)  # as all were that do not say so
+        self.network.load_state_dict({**self.network.state_dict(), "silent": silent, **learned})
         self.steps, self._slowing_from = math.ceil(FURTHER * self.steps), 0.0
 
     def step(self, number: int) -> Tensor:
@@ -152,8 +154,8 @@ class PathTrainer:
 
     @property
     def _at_once(self) -> int:
-        if self.network.is_silent:
-            return self.batch
+        if self.network.is_silent:  # of whom paths come to few; at the worst to everyone
+            return min(self.batch, max(1, SILENT_AT_ONCE // (DIM * KEPT * self.graph.num_entities)))
         return min(self.batch, at_once(self.edges, self.graph.num_entities))
 
     def _barred(self, asked: Tensor) -> Tensor:
