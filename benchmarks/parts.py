@@ -30,6 +30,7 @@ from newcomer.rules.company import Company
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.tasks.link_prediction import Queries, RankingProtocol, evaluate_under
+from newcomer.training.affording import stays_nearby
 from newcomer.training.blend import COMPANY, PATHS, VOICES, Examples, examples, voices_of, weights_for
 from newcomer.training.conditions import DEVICES, choose_device, settled, steady
 from newcomer.training.fit import Fitted, fit
@@ -134,7 +135,8 @@ def paths_of(exam: Exam, config: Config, device: torch.device) -> PathScorer | N
         return None
     observed, seen = exam.dataset.observed, int(exam.dataset.is_seen.sum())
     with steady(device, 1):
-        trainer = PathTrainer(observed, seen, config.training.propagation_steps, config.seed, device)
+        silent = device.type == "cpu" and stays_nearby(observed, seen)  # as a training decides it
+        trainer = PathTrainer(observed, seen, config.training.propagation_steps, config.seed, device, silent)
         for number in range(trainer.steps):
             trainer.step(number)
     return PathScorer(

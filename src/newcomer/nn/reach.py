@@ -132,9 +132,9 @@ def padded(table: Tensor, rows: int) -> Tensor:
 
 
 @numba.njit(nogil=True, cache=True)
-def _grown(table: Ids, room: int) -> Ids:
-    """The table with room for more."""
-    larger = np.empty(max(room, 2 * len(table)), dtype=np.int64)
+def _grown(table: Ids) -> Ids:
+    """The table with room for as many more."""
+    larger = np.empty(2 * len(table), dtype=np.int64)
     larger[: len(table)] = table
     return larger
 
@@ -158,9 +158,9 @@ def _walk(
     entities, questions, steps = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     count = 0
     for question in range(len(sources)):
-        begin, frontier = count, count
+        frontier = count
         if count == len(entities):
-            entities, questions, steps = _grown(entities, 0), _grown(questions, 0), _grown(steps, 0)
+            entities, questions, steps = _grown(entities), _grown(questions), _grown(steps)
         entities[count], questions[count], steps[count] = sources[question], question, 0
         seen_in[sources[question]] = question
         count += 1
@@ -180,7 +180,7 @@ def _walk(
                             continue
                         seen_in[other] = question
                         if count == len(entities):
-                            entities, questions, steps = _grown(entities, 0), _grown(questions, 0), _grown(steps, 0)
+                            entities, questions, steps = _grown(entities), _grown(questions), _grown(steps)
                         entities[count], questions[count], steps[count] = other, question, step
                         count += 1
     return entities[:count], questions[:count], steps[:count]
@@ -224,7 +224,7 @@ def _messages(
                     if kept[edge] == 0.0:
                         continue
                     if count == len(tellers):
-                        tellers, receivers, along = _grown(tellers, 0), _grown(receivers, 0), _grown(along, 0)
+                        tellers, receivers, along = _grown(tellers), _grown(receivers), _grown(along)
                     tellers[count], receivers[count] = pair, place_of[ends_of[edge]]
                     along[count] = (kinds[edge] + half) % (2 * half)
                     count += 1
