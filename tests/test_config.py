@@ -72,6 +72,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.evidence": st.booleans(),
     "model.company": st.booleans(),
     "model.propagation": st.sampled_from([True, False, "auto"]),
+    "model.wide_paths": st.booleans(),
     "model.judge": st.booleans(),
     "model.constrained": st.booleans(),
     "model.own_answers": st.booleans(),

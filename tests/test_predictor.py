@@ -104,6 +104,7 @@ CASES = [
     (*FOLDED, *BLENDED, "model.propagation=yes", "training.propagation_steps=9"),
     (*FOLDED, *BLENDED, HEARING),
     (*FOLDED, *BLENDED, HEARING, "model.propagation=yes", "training.propagation_steps=9"),
+    (*FOLDED, *BLENDED, HEARING, "model.propagation=yes", "model.wide_paths=yes", "training.propagation_steps=9"),
     ("protocol=refreshed", EVERY_KIND, *BLENDED, HEARING),
     ("protocol=transductive", *BLENDED, HEARING),
     ("training.final_fit=no", "rules.paths=no", *BLENDED, HEARING),

@@ -112,6 +112,7 @@ class History:
     [
         (BLENDED, 10_000),
         ((*BLENDED, "model.company=yes"), 1_000),
+        ((*HEARING, "model.propagation=yes", "model.wide_paths=yes", "training.propagation_steps=5"), 300),
         ((), 200),
         (NAMING, 40),
         (("model.encoder=lan",), 100),

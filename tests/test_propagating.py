@@ -109,7 +109,7 @@ def test_a_fit_learns_weighs_and_stores_them():
     assert bundle.weights["blend"].shape == (3, 8)
     again = paths_of(bundle)
     assert again is not None
-    stored, trained = path_weights(again.network), path_weights(fitted.paths)
+    stored, trained = path_weights(again), path_weights(fitted.paths)
     assert stored.keys() == trained.keys() and all(np.array_equal(stored[name], trained[name]) for name in stored)
     load_model(bundle)  # the network beside them is not confused
     # The final ones go on from those of the search, on everyone.

@@ -171,7 +171,7 @@ def test_a_fit_learns_them_where_they_are_cheap(monkeypatch, tmp_path):
     whole = fit(world(), settings(*SPARSE), device="cpu")
     assert whole.paths is not None and whole.paths.is_silent and whole.config.model.propagation is True
     asked = paths_of(whole.bundle(world()))
-    assert asked is not None and asked.network.is_silent
+    assert asked is not None and asked.is_silent
     with pytest.raises(Stopped):
         fit(world(), settings(*SPARSE), device="cpu", folder=tmp_path, report=StopAfter(3))
     monkeypatch.undo()

@@ -105,6 +105,19 @@ def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(lab
     assert changed_settings(stored, cell) == changed
 
 
+@pytest.mark.parametrize(
+    ("now", "changed"), [(15_000, ""), (9_000, "it was run with other settings (training.rivals)")]
+)
+def test_more_rivals_than_there_are_entities_are_everyone(now, changed):
+    (cell,) = small_cells(
+        "link-prediction", "fb15k-subject-10-default-inductive-0", changes=(f"training.rivals={now}",)
+    )
+    stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
+    for then in (50_000, None):
+        stored["settings"]["training"]["rivals"] = then
+        assert changed_settings(stored, cell) == changed
+
+
 def test_a_finished_cell_is_done_until_settings_or_data_change(made, results, tmp_path):
     (cell,) = small_cells("link-prediction", "fb15k-object-10-mean-inductive-0")
     workshop(results, made).run(cell)

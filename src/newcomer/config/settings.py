@@ -90,6 +90,11 @@ class ModelConfig(Settings):
         "Whether paths from the entity asked about have a say, too (with evidence); auto: where a GPU trains, "
         "and on a processor where the graph is so sparse that they are learned in the time that vectors take.",
     )
+    wide_paths: bool = setting(
+        False,
+        "Where paths have a say and all that is known is heard (company): whether paths go along other newcomers' "
+        "facts, too.",
+    )
     judge: bool = setting(
         False,
         "Whether triples are judged by what is seen around both ends, learned on observed facts, where valid says what "
@@ -100,6 +105,11 @@ class ModelConfig(Settings):
     )
     max_neighbors: int = setting(64, "Neighbours of an entity that are looked at (all encoders but vn).", low=1)
     gamma: float = setting(12.0, "Score of a triple without any distance (decoder transe).", above=0)
+
+    @property
+    def hears_wide(self) -> bool:
+        """Whether paths, where there are any, go over all that is known."""
+        return self.company and self.wide_paths
 
     def __post_init__(self) -> None:
         super().__post_init__()

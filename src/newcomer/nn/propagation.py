@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from newcomer.nn import fused, fused_layer
 from newcomer.nn.layers import glorot
 from newcomer.nn.nearby import Known, told_on
-from newcomer.nn.reach import Reached, padded, reached
+from newcomer.nn.reach import Reached, no_edges, padded, reached
 from newcomer.nn.reach import told_on as told_within
 from newcomer.nn.sparse import Rows, row_sums, single_rows, weighted_sum
 
@@ -171,7 +171,7 @@ class Propagation(nn.Module):
         else:
             vectors, done = self._nearby(parts, sources, asked, sizes, unheard), 2
         for layer in range(done, LAYERS):
-            sums = _over_all([handed_on(one, vectors, self.scales[layer]) for one in parts], num_entities)
+            sums = handed_on_by_all(parts, vectors, self.scales[layer], num_entities)
             vectors = self._after(layer, vectors, sums, sources, asked, sizes)
         # The network of [h_v ; z_q], without a copy of z_q for every v.
         weight = self.first.weight
@@ -285,6 +285,15 @@ def handed_on(edges: PathEdges, vectors: Tensor, scales: Tensor) -> Tensor:
     return result
 
 
+def handed_on_by_all(parts: Sequence[PathEdges], vectors: Tensor, scales: Tensor, num_entities: int) -> Tensor:
+    """(entities, questions, d): what `handed_on` gives for several parts, all together."""
+    if len(parts) == 2 and not vectors.is_cuda and not torch.is_grad_enabled():
+        # Without a table for each part: the second is a newcomer's few edges.
+        first, second = (one.arrays for one in parts)
+        return torch.from_numpy(_summed(*first, *second, num_entities, _array(vectors), _array(scales)))
+    return _over_all([handed_on(one, vectors, scales) for one in parts], num_entities)
+
+
 class _HandedOn(torch.autograd.Function):
     """By compiled loops or kernels, without a vector for each edge; on a GPU that lacks them, with one."""
 
@@ -293,7 +302,8 @@ class _HandedOn(torch.autograd.Function):
         ctx.edges = edges
         ctx.save_for_backward(vectors, scales)
         if not vectors.is_cuda:
-            return torch.from_numpy(_summed(*edges.arrays, _array(vectors), _array(scales)))
+            rows = edges.rows.num_rows
+            return torch.from_numpy(_summed(*edges.arrays, *no_edges(), rows, _array(vectors), _array(scales)))
         if not fused.available():
             return summed_by_edges(edges, vectors, scales)
         return fused.summed(edges.handing, vectors, scales)
@@ -342,17 +352,34 @@ def _array(tensor: Tensor) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def _summed(offsets: Ids, columns: Ids, relations: Ids, weights: Numbers, vectors: Numbers, scales: Numbers) -> Numbers:
+def _summed(
+    offsets: Ids,
+    columns: Ids,
+    relations: Ids,
+    weights: Numbers,
+    more_offsets: Ids,
+    more_columns: Ids,
+    more_relations: Ids,
+    more_weights: Numbers,
+    rows: int,
+    vectors: Numbers,
+    scales: Numbers,
+) -> Numbers:
+    """The sums over the edges of two parts."""
     questions, size = vectors.shape[1], vectors.shape[2]
-    sums = np.zeros((len(offsets) - 1, questions, size), dtype=np.float32)
-    for row in range(len(offsets) - 1):
-        for entry in range(offsets[row], offsets[row + 1]):
-            if weights[entry] == 0.0:
-                continue
-            column, relation, weight = columns[entry], relations[entry], weights[entry]
-            for question in range(questions):
-                for one in range(size):
-                    sums[row, question, one] += weight * scales[relation, one] * vectors[column, question, one]
+    sums = np.zeros((rows, questions, size), dtype=np.float32)  # made here: elsewhere it might be one of the others
+    for part in range(2):
+        starts, ends_of, kinds, kept = offsets, columns, relations, weights
+        if part == 1:
+            starts, ends_of, kinds, kept = more_offsets, more_columns, more_relations, more_weights
+        for row in range(len(starts) - 1):
+            for entry in range(starts[row], starts[row + 1]):
+                if kept[entry] == 0.0:
+                    continue
+                column, relation, weight = ends_of[entry], kinds[entry], kept[entry]
+                for question in range(questions):
+                    for one in range(size):
+                        sums[row, question, one] += weight * scales[relation, one] * vectors[column, question, one]
     return sums
 
 

@@ -40,7 +40,7 @@ class Reached(NamedTuple):
 
 def reached(parts: Sequence["PathEdges"], sources: Ids, layers: int, num_entities: int) -> Reached:
     """Everyone whom paths from the sources, a question each, come to along the edges of at most two parts."""
-    first, second = [one.arrays for one in parts] + [_nothing()] * (2 - len(parts))
+    first, second = [one.arrays for one in parts] + [no_edges()] * (2 - len(parts))
     half = parts[0].num_relations
     entities, questions, steps = _walk(*first, *second, sources, layers, num_entities)
     order = np.argsort(steps, kind="stable")
@@ -60,11 +60,11 @@ def reached(parts: Sequence["PathEdges"], sources: Ids, layers: int, num_entitie
 
 def walked(edges: "PathEdges", source: int, layers: int, num_entities: int) -> tuple[Ids, Ids]:
     """Everyone whom paths of at most so many edges come to from one source, and how many edges they have."""
-    entities, _, steps = _walk(*edges.arrays, *_nothing(), np.array([source], dtype=np.int64), layers, num_entities)
+    entities, _, steps = _walk(*edges.arrays, *no_edges(), np.array([source], dtype=np.int64), layers, num_entities)
     return entities, steps
 
 
-def _nothing() -> tuple[Ids, Ids, Ids, Numbers]:
+def no_edges() -> tuple[Ids, Ids, Ids, Numbers]:
     """The arrays of no edges."""
     nobody = np.empty(0, dtype=np.int64)
     return np.zeros(1, dtype=np.int64), nobody, nobody, np.empty(0, dtype=np.float32)

@@ -1,12 +1,15 @@
 """All that is known in a state: the observed graph and the facts of every newcomer who is there, tied or not.
 
 Vectors and mined rules go by an entity's own facts and by those of whom it is tied to. What is counted here is counted
-over everything, so that what one newcomer tells of seen entities is heard when the next one is asked about.
+over everything, and wide paths go along everything, so that what one newcomer tells of seen entities is heard when the
+next one is asked about.
 """
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from newcomer.graph import Graph, Ids
 from newcomer.predictor.answers import Alike
@@ -15,28 +18,46 @@ from newcomer.predictor.state import State
 from newcomer.rules.company import Company, Shared
 from newcomer.rules.index import Floats
 from newcomer.rules.ties import Ties
+from newcomer.training.wide_paths import WidePaths
+
+
+class _Now(NamedTuple):
+    """All that is known in a state."""
+
+    state: State
+    company: Company
+    paths: WidePaths | None
 
 
 class Hearing:
-    """Listens to everyone, in any state."""
+    """Listens to everyone, in any state; ``paths`` go over what was known when the model was written, if they do."""
 
-    def __init__(self, observed: Graph, stored: Stored, names: Names) -> None:
-        self.observed, self.stored, self.names = observed, stored, names
-        self._last: tuple[State, Company] | None = None
+    def __init__(self, observed: Graph, stored: Stored, names: Names, paths: WidePaths | None = None) -> None:
+        self.observed, self.stored, self.names, self.paths = observed, stored, names, paths
+        self._last: _Now | None = None
 
     def says(self, state: State, name: str, relation: int) -> tuple[Floats, Floats]:
         """(candidates,) each: how often everyone answers, and how like everyone is to the answers known already."""
-        company, ids = self._company(state), state.ids
+        company, ids = self._now(state).company, state.ids
         likeness = company.likeness(int(ids[state.candidate(name)]), self._answers(state, name, relation))
         return company.answered(relation)[ids], likeness[ids]
 
     def ties(self, state: State, relation: int) -> Ties | None:
         """What speaks beside the rules of an oriented relation that was seldom observed; None for others."""
-        return self._company(state).ties(relation)
+        return self._now(state).company.ties(relation)
+
+    def paths_say(self, state: State, name: str, relation: int) -> npt.NDArray[np.float32] | None:
+        """(candidates,): what paths over all that is known say of everyone; None where there are none."""
+        paths, ids = self._now(state).paths, state.ids
+        if paths is None:
+            return None
+        asked = ids[[state.candidate(name)]]
+        said: npt.NDArray[np.float32] = paths.scores(asked, np.array([relation], dtype=np.int32))[0, ids]
+        return said
 
     def alike(self, state: State, name: str, relation: int, answer: str) -> tuple[Alike, ...]:
         """The known answers that an answer is like, those first that make up most of its likeness."""
-        company, ids = self._company(state), state.ids
+        company, ids = self._now(state).company, state.ids
         asked, other = (int(ids[state.candidate(one)]) for one in (name, answer))
         found = company.shared(asked, self._answers(state, name, relation), other)
         total = sum(one.likeness for one in found)
@@ -63,13 +84,14 @@ class Hearing:
         answers: Ids = tails[relations == relation]
         return answers
 
-    def _company(self, state: State) -> Company:
+    def _now(self, state: State) -> _Now:
         last = self._last  # the same for all questions of a state
-        if last is not None and last[0] is state:
-            return last[1]
+        if last is not None and last.state is state:
+            return last
         changed = [self.stored.newcomers[name] for name in state.book.facts.changed if name in self.stored.newcomers]
-        found = self._at_first.since(state.latest.facts, np.array(changed, dtype=np.int32))
-        self._last = state, found
+        since = state.latest.facts, np.array(changed, dtype=np.int32)
+        paths = None if self.paths is None else self.paths.since(*since)
+        self._last = found = _Now(state, self._at_first.since(*since), paths)
         return found
 
     @cached_property

@@ -26,7 +26,7 @@ from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.ties import Ties
 from newcomer.training.blend import BlendedScorer, voices_of
-from newcomer.training.propagating import Asked, Paths, PathScorer
+from newcomer.training.propagating import Asked, Paths
 from newcomer.training.restore import (
     NEWCOMER_LABELS,
     NEWCOMER_SUPPORT,
@@ -39,6 +39,7 @@ from newcomer.training.restore import (
     with_neighbors,
 )
 from newcomer.training.scorer import CERTAIN, Inferred, ModelScorer, lifted
+from newcomer.training.wide_paths import WidePaths
 
 NOBODY = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)  # for those who were asked already
 TABLE_BYTES = 1 << 30  # of vectors that are kept for queries to come
@@ -75,7 +76,7 @@ class Mind:
         model, labels, graph = load_model(bundle, device, threads)
         self.observed, self.neighbors = bundle.observed, bundle.neighbors
         self.names = Names(bundle.observed.entities, bundle.observed.relations, graph.num_entities)
-        self.blend, self.paths = blend_of(bundle), paths_of(bundle, device)
+        self.blend, self.network_of_paths = blend_of(bundle), paths_of(bundle)
         self.walks = Walks.of(bundle, graph.num_entities, self.blend is not None)
         support = beside(bundle, SUPPORT, device, len(graph.virtual))
         options = settings.labels, settings.soft_label_c, settings.constrained
@@ -91,6 +92,7 @@ class Mind:
         self._lock = RLock()
         self._first: State | None = None
         self.hearing: Hearing | None = None
+        self.paths: Paths | None = None  # where each is asked about by its own facts
         self._first = self._start(bundle, threads)
 
     @property
@@ -101,8 +103,13 @@ class Mind:
     def _start(self, bundle: Bundle, threads: int | None) -> State:
         """All newcomers that the model was written with, at once."""
         stored = Stored.of(bundle.auxiliary, self.names)
+        network, wide = self.network_of_paths, None
+        if network is not None and bundle.config.model.hears_wide:
+            wide = WidePaths(network, self.observed, stored.triples, self.names.num_seen, self.device)
+        elif network is not None:
+            self.paths = Paths(network, self.observed, self.names.num_seen, self.device)
         if self.blend is not None and bundle.config.model.company:
-            self.hearing = Hearing(self.observed, stored, self.names)
+            self.hearing = Hearing(self.observed, stored, self.names, wide)
         if not stored.newcomers:
             return State(self.names, Book(Facts(stored, {})), Seats(FirstSeats(None), {}))
         group, virtual = Group.stored(stored), bundle.newcomer_neighbors
@@ -248,7 +255,7 @@ class Mind:
         if self.blend is None:
             return {}
         parts = self._blended(state, name, relation, self.blend).parts(*NOBODY)
-        voices = voices_of(self.hearing is not None, self.paths is not None)
+        voices = voices_of(self.hearing is not None, self.network_of_paths is not None)
         return {voice: part[0] for voice, part in zip(voices, parts, strict=True)}
 
     def _blended(self, state: State, name: str, relation: int, blend: Scores) -> BlendedScorer:
@@ -257,21 +264,27 @@ class Mind:
         network = cast(ModelScorer, _Heard(scores[None], len(scores)))
         rules = cast(RuleRanker, _Heard(self._evidence(state, name, relation), len(scores)))
         told = self.path_scores(state, name, relation)
-        paths = None if told is None else cast(PathScorer, _Heard(told[None], len(told)))
+        paths = None if told is None else _Heard(told[None], len(told))
         return BlendedScorer(network, rules, blend, paths)
 
     def path_scores(self, state: State, name: str, relation: int) -> Scores | None:
         """(candidates,): what paths say of everyone; None where they have no say."""
-        if self.paths is None:
+        if self.network_of_paths is None:
             return None
         last = self._last_told  # reasons come after answers, and to go along all edges again takes its time
         if last is not None and last[0] is state and last[1:3] == (name, relation):
             return last[3]
-        scores = self._told(self.paths, state, name, relation)
+        scores = self._told_by_paths(state, name, relation)
         self._last_told = state, name, relation, scores
         return scores
 
-    def _told(self, paths: Paths, state: State, name: str, relation: int) -> Scores:
+    def _told_by_paths(self, state: State, name: str, relation: int) -> Scores:
+        over_all = None if self.hearing is None else self.hearing.paths_say(state, name, relation)
+        if over_all is not None:
+            return over_all
+        return self._told_by_own(cast(Paths, self.paths), state, name, relation)
+
+    def _told_by_own(self, paths: Paths, state: State, name: str, relation: int) -> Scores:
         scores: Scores = np.zeros(state.num_candidates, dtype=np.float32)
         if not paths.knows(np.array([relation]))[0]:
             return scores

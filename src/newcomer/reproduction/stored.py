@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from newcomer.config import Config
+from newcomer.data.catalogue import entry, names
 from newcomer.errors import InputError, OptionError
 from newcomer.reproduction.plans import Cell
 
 Result = dict[str, Any]
-IDLE_WITHOUT = {"training.propagation_steps": "model.propagation"}  # what a setting does nothing without
+RIVALS = "training.rivals"
+IDLE_WITHOUT = {  # what a setting does nothing without
+    "training.propagation_steps": "model.propagation",
+    "model.wide_paths": "model.propagation",
+}
 
 
 def read_results(folder: Path) -> Iterator[Result]:
@@ -35,11 +40,12 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     """In words what a result was made with that is not so of the cell now."""
     if stored.get("config_sha256") == cell.settings_hash:
         return _other_verdicts(stored, cell)
-    then, now = (_that_matter(_flat(one)) for one in (_complete(stored.get("settings", {})), cell.settings))
-    names = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
-    if not names and "settings" in stored:
+    both = _complete(stored.get("settings", {})), cell.settings
+    then, now = (_that_matter(_flat(one), cell.dataset) for one in both)
+    differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    if not differing and "settings" in stored:
         return _other_verdicts(stored, cell)
-    return f"it was run with other settings ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''})"
+    return f"it was run with other settings ({', '.join(differing[:4])}{', ...' if len(differing) > 4 else ''})"
 
 
 def _other_verdicts(stored: Result, cell: Cell) -> str:
@@ -58,13 +64,17 @@ def _complete(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: whole[name] for name in settings}
 
 
-def _that_matter(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _that_matter(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     """Settings by their full names, without those that change nothing."""
-    return {
+    found = {
         name: value
         for name, value in settings.items()
         if name not in IDLE_WITHOUT or settings.get(IDLE_WITHOUT[name]) is not False
     }
+    known = entry(dataset).entities if dataset in names() else None
+    if known is not None and (found.get(RIVALS) or known) >= known:  # everyone, however many more there might be
+        found.pop(RIVALS, None)
+    return found
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,12 +56,9 @@ class Company:
 
     @classmethod
     def of(cls, observed: Graph, told: TripleArray, num_seen: int) -> "Company":
-        """Of the observed graph and what was told of newcomers; the first entities, so many, are seen.
-
-        A fact between two seen ones is none that newcomers brought: what is known of these is what was observed.
-        """
-        brought = told.take(np.maximum(told.heads, told.tails) >= num_seen)
-        known = Graph.build(observed.entities, observed.relations, concatenate([observed.triples, brought]))
+        """Of the observed graph and what was told of newcomers; the first entities, so many, are seen."""
+        facts = concatenate([observed.triples, brought_by_newcomers(told, num_seen)])
+        known = Graph.build(observed.entities, observed.relations, facts)
         times = np.bincount(observed.triples.relations, minlength=known.num_relations)
         return cls(known.adjacency, Frequencies.of(known), num_seen, known.num_relations, times <= SELDOM)
 
@@ -188,6 +185,11 @@ class Company:
         back = (relation + self.num_relations) % (2 * self.num_relations)
         having = int((self._facts_of(end)[0] == back).sum())
         return 0.0 if having > WIDEST else max(0.0, float(np.log((self.num_seen + 1) / (having + 1))))
+
+
+def brought_by_newcomers(told: TripleArray, num_seen: int) -> TripleArray:
+    """Of what was told, the facts about newcomers; what is known of two seen entities is what was observed."""
+    return told.take(np.maximum(told.heads, told.tails) >= num_seen)
 
 
 def _arrays(rows: Adjacency) -> tuple[Offsets, Ids, Ids]:

@@ -32,8 +32,7 @@ from torch import Tensor
 
 from newcomer.graph import Ids, InductiveDataset
 from newcomer.rules.ranking import Evidence, RuleRanker
-from newcomer.tasks.link_prediction import Queries
-from newcomer.training.propagating import PathScorer
+from newcomer.tasks.link_prediction import Queries, Scorer
 from newcomer.training.scorer import ModelScorer
 
 VOICES = ("network", "order", "confidence", "odds", "link", "frequency", "newcomer")
@@ -59,7 +58,7 @@ class BlendedScorer:
     network: ModelScorer
     rules: RuleRanker
     weights: Weights  # (3, voices), usual, few and tied; or the first of these
-    paths: PathScorer | None = None
+    paths: Scorer | None = None
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
         """One row of scores a query."""
@@ -99,7 +98,7 @@ def few_facts(facts: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     return found
 
 
-def _asked(paths: PathScorer | None, entities: Ids, relations: Ids) -> npt.NDArray[np.float32] | None:
+def _asked(paths: Scorer | None, entities: Ids, relations: Ids) -> npt.NDArray[np.float32] | None:
     return None if paths is None else paths.scores(entities, relations)
 
 
@@ -212,7 +211,7 @@ def examples(
     dataset: InductiveDataset,
     queries: Queries,
     compared: int = COMPARED,
-    paths: PathScorer | None = None,
+    paths: Scorer | None = None,
 ) -> Iterator[Examples]:
     """What the voices say of every candidate, or of so many, a part of the queries at a time."""
     true = dataset.known().adjacency

@@ -24,9 +24,9 @@ from newcomer.tasks.link_prediction import Scorer
 from newcomer.training.blend import BlendedScorer
 from newcomer.training.judging import JudgeScorer, judge_of
 from newcomer.training.preparation import ground as ground
-from newcomer.training.propagating import PathScorer
 from newcomer.training.restore import blend_of, load_model, paths_of
 from newcomer.training.scorer import ModelScorer
+from newcomer.training.wide_paths import path_scorer
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +135,8 @@ def scorer_for(
     weights = blend_of(bundle)
     if weights is None:
         return ModelWorldScorer(network, world, judging)
-    paths = paths_of(bundle, device)
-    asked = None if paths is None else PathScorer(paths, arrived.own_facts, len(arrived.entities))
+    paths, place = paths_of(bundle), device or torch.device("cpu")
+    asked = None if paths is None else path_scorer(paths, arrived, graph.num_entities, place, settings.hears_wide)
     company = None
     if settings.company:
         company = Company.of(arrived.observed, arrived.auxiliary.triples, graph.num_entities)

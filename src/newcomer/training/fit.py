@@ -69,7 +69,7 @@ from newcomer.training.judging import Habit, JudgeScorer, habit_of, judge_weight
 from newcomer.training.loop import Trainer
 from newcomer.training.path_training import PATHS, PathTrainer, carried_over
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
-from newcomer.training.propagating import Paths, path_weights
+from newcomer.training.propagating import path_weights
 from newcomer.training.restore import inferred_by, weights_of
 from newcomer.training.validation import Exam, hold_out_newcomers
 from newcomer.training.weighing import Weighing, World, rules_over
@@ -220,7 +220,7 @@ class _Run:
             self._calibrate(exam, weighing, dataset, judge)
         return self._fitted(trainer, world, "those who were not held out", judge, paths)
 
-    def _paths(self, world: World) -> Paths | None:
+    def _paths(self, world: World) -> Propagation | None:
         """Learn what paths say, where they are to have a say, or go on with that."""
         if not self.config.model.propagation:
             return None
@@ -243,7 +243,7 @@ class _Run:
                     check_finite(float(loss), where, "take another seed, or set model.propagation=false")
                     self.journal.keep({**others, **trainer.tensors()})
                 self.listener.step(self.state.path_step, trainer.steps)
-        return Paths(trainer.network, world.prepared.dataset.observed, world.prepared.num_seen, self.place)
+        return trainer.network
 
     def _begun(self, world: World, learned: tuple[Propagation, Vocabulary] | None) -> Tensors:
         """What paths have learned in the search: of no entity in particular, so it serves the whole graph, too."""
@@ -355,7 +355,7 @@ class _Run:
             told_apart = exam.judge(network, self.config.seed) if exam.has_labels else {}
             return exam.grade(network) | told_apart
 
-    def _weighing(self, trainer: Trainer, world: World, paths: Paths | None = None) -> Weighing:
+    def _weighing(self, trainer: Trainer, world: World, paths: Propagation | None = None) -> Weighing:
         return Weighing(self.config, self.threads, trainer, world, paths)
 
     @property
@@ -372,7 +372,7 @@ class _Run:
         }
 
     def _fitted(
-        self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None, paths: Paths | None
+        self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None, paths: Propagation | None
     ) -> Fitted:
         state, prepared = self.state, world.prepared
         history = [{name: value for name, value in record.items() if name != "seconds"} for record in state.history]
@@ -402,7 +402,7 @@ class _Run:
             list(state.history),
             metrics,
             judge,
-            None if paths is None else paths.network,
+            paths,
         )
 
 

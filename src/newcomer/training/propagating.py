@@ -1,7 +1,7 @@
 """Asking what paths say (`newcomer.nn.propagation`), once that is learned (`newcomer.training.path_training`).
 
-Paths from a newcomer begin with its own facts and go on in the observed graph. So what they say changes neither with
-who else arrives, nor for anyone seen.
+Here paths from a newcomer begin with its own facts and go on in the observed graph. So what they say changes neither
+with who else arrives, nor for anyone seen. `newcomer.training.wide_paths` asks over all that is known instead.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Paths:
         self.edges = path_edges(heads, relations, tails, observed.num_relations, num_seen)
         with torch.no_grad():  # the same for all questions; neither a GPU nor a silent network asks for it
             self._unheard = None if device.type == "cuda" or network.is_silent else network.unheard_of(self.edges)
-        self._told = network.told.cpu().numpy() > 0
+        self._told = told_relations(network)
 
     def knows(self, relations: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Which oriented relations the network has learned of."""
@@ -121,6 +121,12 @@ class PathScorer:
         if entity >= seen:
             rows[:, entity] = said.itself.cpu().numpy()
         return rows
+
+
+def told_relations(network: Propagation) -> npt.NDArray[np.bool_]:
+    """(2 relations,): which oriented relations the network has learned of."""
+    told: npt.NDArray[np.bool_] = network.told.cpu().numpy() > 0
+    return told
 
 
 def path_weights(network: Propagation) -> dict[str, npt.NDArray[np.floating]]:

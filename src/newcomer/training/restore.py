@@ -26,6 +26,7 @@ from newcomer.config import Config
 from newcomer.errors import DatasetError
 from newcomer.graph import InductiveDataset
 from newcomer.nn.model import Model
+from newcomer.nn.propagation import Propagation
 from newcomer.rules.neighbors import VirtualNeighbors, about_those
 from newcomer.rules.rule import RuleSet
 from newcomer.training.blend import KINDS, voices_of
@@ -34,7 +35,7 @@ from newcomer.training.judging import JUDGE
 from newcomer.training.loop import build_model
 from newcomer.training.path_training import PATHS
 from newcomer.training.preparation import ground, ground_seen, limits_of, seen_count
-from newcomer.training.propagating import Paths, propagation_of
+from newcomer.training.propagating import propagation_of
 from newcomer.training.scorer import ModelScorer, rule_support, virtual_labels
 
 LABELS, BLEND, SUPPORT = "labels", "blend", "support"
@@ -159,12 +160,9 @@ def blend_of(bundle: Bundle) -> npt.NDArray[np.float32] | None:
     return found
 
 
-def paths_of(bundle: Bundle, device: torch.device | None = None) -> Paths | None:
-    """What paths say, where the model has learned from them."""
-    network = propagation_of(bundle.weights, bundle.observed.num_relations)
-    if network is None:
-        return None
-    return Paths(network, bundle.observed, seen_count(bundle.observed), device or torch.device("cpu"))
+def paths_of(bundle: Bundle) -> Propagation | None:
+    """What paths have taught the model, where it has learned from them."""
+    return propagation_of(bundle.weights, bundle.observed.num_relations)
 
 
 def beside(bundle: Bundle, name: str, device: torch.device, count: int | None = None) -> Tensor | None:

@@ -14,19 +14,20 @@ import numpy as np
 from newcomer.config import Config
 from newcomer.data.cut import FactsCut
 from newcomer.graph import InductiveDataset
+from newcomer.nn.propagation import Propagation
 from newcomer.rules.company import Company
 from newcomer.rules.limits import thread_count
 from newcomer.rules.neighbors import VirtualNeighbors
 from newcomer.rules.ranking import RuleRanker
-from newcomer.tasks.link_prediction import Queries
+from newcomer.tasks.link_prediction import Queries, Scorer
 from newcomer.training.blend import BlendedScorer, Examples, Weights, examples, few_weights_for, voices_of, weights_for
 from newcomer.training.graph import TrainingGraph
 from newcomer.training.hiding import hide_facts_of_busiest
 from newcomer.training.loop import Trainer
 from newcomer.training.preparation import Prepared, ground, mined_rules
-from newcomer.training.propagating import Paths, PathScorer
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam
+from newcomer.training.wide_paths import path_scorer
 
 THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn whom to believe then
 THINNED_QUERIES = 400
@@ -48,7 +49,7 @@ class Weighing:
     threads: int | None
     trainer: Trainer
     world: World
-    paths: Paths | None = None
+    paths: Propagation | None = None
 
     @cached_property
     def network(self) -> ModelScorer:
@@ -117,8 +118,11 @@ class Weighing:
             company = Company.of(dataset.observed, dataset.auxiliary.triples, self.world.prepared.num_seen)
         return rules_over(self.world.prepared, dataset, self.threads, company)
 
-    def _paths_on(self, dataset: InductiveDataset) -> PathScorer | None:
-        return None if self.paths is None else PathScorer(self.paths, dataset.own_facts, len(dataset.entities))
+    def _paths_on(self, dataset: InductiveDataset) -> Scorer | None:
+        if self.paths is None:
+            return None
+        seen, place = self.world.prepared.num_seen, self.world.graph.facts.device
+        return path_scorer(self.paths, dataset, seen, place, self.config.model.hears_wide)
 
 
 def rules_over(

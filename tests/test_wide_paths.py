@@ -1,0 +1,172 @@
+"""Paths over all that is known: against the network on the whole graph, and whoever came and went leaves no trace."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from newcomer.graph import Graph, TripleArray, Vocabulary
+from newcomer.nn.propagation import Propagation, path_edges
+from newcomer.predictor import Predictor
+from newcomer.training import path_training
+from newcomer.training.evaluation_scorer import scorer_for
+from newcomer.training.fit import Fitted, fit
+from newcomer.training.propagating import PathScorer
+from newcomer.training.wide_paths import WidePaths, path_scorer
+from nn_oracle import one_thread
+from test_company import ENTITIES, FACT, RELATIONS, SEEN, Fact
+from training_world import FOLDED, settings, world
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+CPU = torch.device("cpu")
+DATASET = world()
+OVER_ALL = (
+    *FOLDED,
+    *("model.evidence=yes", "model.company=yes", "model.propagation=yes", "model.wide_paths=yes"),
+    *("training.propagation_steps=6", "training.epochs=2"),
+)
+NOBODY = np.empty(0, dtype=np.int32)
+KINDS = pytest.mark.parametrize("silent", [False, True])
+
+
+def network_of(relations: int, silent: bool = False, told: int | None = None) -> Propagation:
+    """One that knows of the first relations, or of all."""
+    network = Propagation(relations, torch.Generator().manual_seed(5), silent)
+    with torch.no_grad():
+        for one in network.parameters():  # a fresh one has no biases, and nothing to say of those apart
+            one.add_(0.1 * torch.randn(one.shape, generator=torch.Generator().manual_seed(len(one))))
+    for first in (0, relations):
+        network.told[first : first + (relations if told is None else told)] = 1.0
+    return network.eval()
+
+
+def ids(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int32)
+
+
+def wide(facts: set[Fact], network: Propagation) -> WidePaths:
+    names = Vocabulary([f"e{i}" for i in range(ENTITIES)]), Vocabulary([f"r{i}" for i in range(RELATIONS)])
+    told = {fact for fact in facts if max(fact[0], fact[2]) >= SEEN}
+    observed = Graph.build(*names, TripleArray.of(sorted(facts - told)))
+    return WidePaths(network, observed, TripleArray.of(sorted(told)), SEEN, CPU)
+
+
+def plainly(facts: set[Fact], network: Propagation, entity: int, relation: int, size: int = ENTITIES) -> np.ndarray:
+    """By the network on all facts at once."""
+    heads, relations, tails = (torch.tensor(column, dtype=torch.int64) for column in zip(*sorted(facts), strict=True))
+    edges = path_edges(heads, relations, tails, RELATIONS, size)
+    scores = network([edges], torch.tensor([entity]), torch.tensor([relation]), size)  # with gradients: another way
+    return (scores - torch.logsumexp(scores[:, :SEEN], dim=1, keepdim=True))[0].detach().numpy()
+
+
+@KINDS
+@hypothesis_settings(max_examples=25)
+@given(st.sets(FACT, min_size=4, max_size=20), st.integers(0, ENTITIES - 1), st.integers(0, 2 * RELATIONS - 1))
+def test_the_network_goes_along_everyones_facts(silent, facts, entity, relation):
+    network = network_of(RELATIONS, silent)
+    found = wide(facts, network).scores(ids(entity), ids(relation))[0]
+    np.testing.assert_allclose(found, plainly(facts, network, entity, relation), rtol=1e-4, atol=1e-5)
+
+
+@KINDS
+@hypothesis_settings(max_examples=25)
+@given(
+    st.sets(FACT, min_size=4, max_size=20),
+    st.sets(st.integers(SEEN, ENTITIES - 1)),
+    st.sets(st.tuples(st.integers(0, ENTITIES + 1), st.integers(0, RELATIONS - 1), st.integers(SEEN, ENTITIES + 1))),
+    st.integers(0, ENTITIES - 1),
+)
+def test_who_came_and_went_leaves_no_trace(silent, facts, gone, more, entity):
+    network = network_of(RELATIONS, silent)
+    more = {fact for fact in more if {fact[0], fact[2]} <= {*range(SEEN), *gone, ENTITIES, ENTITIES + 1}}
+    now = {fact for fact in facts if not {fact[0], fact[2]} & gone} | more
+    before = wide(facts, network)
+    first = before.scores(ids(entity), ids(0))
+    changed = before.since(TripleArray.of(sorted(more)), ids(*sorted(gone)))
+    if not now:
+        return
+    size = changed.num_entities
+    wanted = plainly(now, network, entity, 0, size)
+    np.testing.assert_allclose(changed.scores(ids(entity), ids(0))[0], wanted, rtol=1e-4, atol=1e-5)
+    assert np.array_equal(before.scores(ids(entity), ids(0)), first)
+
+
+def test_nothing_new_is_nothing_to_do():
+    paths = wide({(0, 0, 1), (6, 1, 2)}, network_of(RELATIONS))
+    assert paths.since(TripleArray.empty(), NOBODY) is paths
+
+
+def test_relations_that_nobody_seen_has_are_neither_asked_nor_heard():
+    network = network_of(RELATIONS, told=2)
+    facts = {(0, 0, 1), (1, 1, 2), (6, 0, 3)}
+    strange = facts | {(6, 2, 4), (4, 2, 7)}
+    paths = wide(strange, network)
+    assert not paths.scores(ids(6, 6), ids(2, 2 + RELATIONS)).any()
+    assert np.array_equal(paths.scores(ids(6), ids(0)), wide(facts, network).scores(ids(6), ids(0)))
+    later = wide(facts, network).since(TripleArray.of([(ENTITIES, 2, 4)]), NOBODY)
+    assert np.array_equal(later.scores(ids(6), ids(0))[:, :ENTITIES], paths.scores(ids(6), ids(0)))
+
+
+def test_of_two_seen_entities_only_what_was_observed_is_known():
+    names = Vocabulary([f"e{i}" for i in range(ENTITIES)]), Vocabulary([f"r{i}" for i in range(RELATIONS)])
+    observed, network = Graph.build(*names, TripleArray.of([(0, 0, 1), (1, 1, 2)])), network_of(RELATIONS)
+    told = [TripleArray.of(rows) for rows in ([(6, 0, 1)], [(6, 0, 1), (0, 1, 3)])]
+    found = [WidePaths(network, observed, one, SEEN, CPU).scores(ids(0), ids(0)) for one in told]
+    assert np.array_equal(*found)
+
+
+def test_questions_are_asked_once_and_in_parts(monkeypatch):
+    paths, asked = wide({(0, 0, 1), (1, 1, 2), (6, 0, 3), (3, 2, 7)}, network_of(RELATIONS)), []
+    entities, relations = ids(6, 0, 6, 7, 6), ids(0, 1, 0, 2, 1)
+    wanted = np.concatenate([paths.scores(entities[[i]], relations[[i]]) for i in range(5)])
+    inner = paths._asked
+    monkeypatch.setattr(paths, "_asked", lambda some: asked.append(some.tolist()) or inner(some))
+    monkeypatch.setitem(path_training.AT_ONCE, "cpu", 2 * 32 * path_training.KEPT * ENTITIES)
+    np.testing.assert_allclose(paths.scores(entities, relations), wanted, rtol=1e-4, atol=1e-5)
+    assert asked == [[[0, 1], [6, 0]], [[6, 1], [7, 2]]]
+
+
+def test_without_company_each_is_asked_by_its_own_facts():
+    network, seen = network_of(len(DATASET.relations)), int(DATASET.is_seen.sum())
+    assert isinstance(path_scorer(network, DATASET, seen, CPU, True), WidePaths)
+    assert isinstance(path_scorer(network, DATASET, seen, CPU, False), PathScorer)
+    assert settings("model.company=yes", "model.wide_paths=yes").model.hears_wide
+    assert not settings("model.wide_paths=yes").model.hears_wide
+    assert not settings("model.company=yes").model.hears_wide  # as models of before are
+
+
+def fitted_over_all(*changes: str) -> Fitted:
+    return fit(DATASET, settings(*OVER_ALL, *changes), device="cpu")
+
+
+@KINDS
+def test_a_model_says_the_same_when_asked_and_when_examined(monkeypatch, silent):
+    monkeypatch.setattr("newcomer.training.fit.stays_nearby", lambda *_: silent)
+    fitted = fitted_over_all()
+    assert fitted.paths is not None and fitted.paths.is_silent is silent
+    bundle = fitted.bundle(DATASET)
+    scorer, predictor = scorer_for(bundle, DATASET), Predictor(bundle, threads=1)
+    mind, state = predictor._mind, predictor._state
+    knows = DATASET.relations.id("knows")
+    for name in ("q0", "p03", "city1"):
+        wanted = scorer.scores(ids(DATASET.entities.id(name)), ids(knows))[0]
+        found = mind.scores(state, name, mind.names.relations.id("knows"))
+        of_candidates = [DATASET.entities.id(state.name_of(place)) for place in range(state.num_candidates)]
+        np.testing.assert_allclose(found, wanted[of_candidates], rtol=1e-4, atol=1e-4)
+
+
+def test_what_one_newcomer_tells_is_heard_when_another_is_asked_about():
+    bundle = fitted_over_all().bundle(DATASET)
+    predictor = Predictor(bundle, threads=1)
+    mind, knows = predictor._mind, 0
+    predictor.add([("new", "lives_in", "city0")])
+    before = mind.path_scores(predictor._state, "new", knows)
+    predictor.add([("other", "lives_in", "city0"), ("other", "knows", "p07")])
+    after = mind.path_scores(predictor._state, "new", knows)
+    assert before is not None and after is not None and len(after) == len(before) + 1
+    assert not np.allclose(before[: mind.names.num_seen], after[: mind.names.num_seen], atol=1e-6)
+    predictor.remove("other")
+    again = mind.path_scores(predictor._state, "new", knows)
+    assert again is not None and np.array_equal(before, again)
