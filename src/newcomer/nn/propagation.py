@@ -248,13 +248,17 @@ class Propagation(nn.Module):
             of_layer = *mix.parameters(), *norm.parameters()
             return fused_layer.updated(vectors, sums, sources, asked, gain, sizes, *of_layer)
         start = sources, torch.arange(len(asked), device=asked.device)
-        told = sums.index_put(start, sums[start] + asked) * gain
-        return vectors + torch.relu(norm(_mixed(mix, vectors, told, sizes[:, None])))
+        if torch.is_grad_enabled():
+            told = sums.index_put(start, sums[start] + asked) * gain
+            return vectors + torch.relu(norm(_mixed(mix, vectors, told, sizes[:, None])))
+        # Nobody needs the sums any more: what is written over them takes less time than tables that are made anew.
+        told = sums.index_put_(start, sums[start] + asked).mul_(gain)
+        return torch.relu_(norm(_mixed(mix, vectors, told, sizes[:, None]))).add_(vectors)
 
 
 def _mixed(mix: nn.Module, vectors: Tensor, told: Tensor, sizes: Tensor) -> Tensor:
     """(..., d): each vector with what it was told, and by how many, (...,); nothing is copied side by side for it."""
-    small = torch.sign(told) * torch.log1p(told.abs())
+    small = torch.copysign(torch.log1p(told.abs()), told)
     weight, bias = mix.parameters()
     mixed = bias.expand(vectors.numel() // DIM, DIM)
     for part, own in zip((vectors, small, told / sizes[..., None]), weight.chunk(3, dim=1), strict=True):
