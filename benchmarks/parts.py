@@ -29,15 +29,15 @@ from newcomer.reproduction.cells import commit
 from newcomer.rules.company import Company
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
-from newcomer.tasks.link_prediction import Queries, RankingProtocol, evaluate_under
+from newcomer.tasks.link_prediction import Queries, RankingProtocol, Scorer, evaluate_under
 from newcomer.training.affording import stays_nearby
 from newcomer.training.blend import COMPANY, PATHS, VOICES, Examples, examples, voices_of, weights_for
 from newcomer.training.conditions import DEVICES, choose_device, settled, steady
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.path_training import PathTrainer
-from newcomer.training.propagating import Paths, PathScorer
 from newcomer.training.scorer import ModelScorer
 from newcomer.training.validation import Exam, hold_out_newcomers
+from newcomer.training.wide_paths import path_scorer
 
 RULE_VOICES = ("order", "confidence", "odds")
 TOGETHER = {  # what is left out at once
@@ -129,7 +129,7 @@ def first_half(queries: Queries, seed: int) -> Mask:
     return half
 
 
-def paths_of(exam: Exam, config: Config, device: torch.device) -> PathScorer | None:
+def paths_of(exam: Exam, config: Config, device: torch.device) -> Scorer | None:
     """What paths say, where they have a say."""
     if not config.model.propagation:
         return None
@@ -139,9 +139,7 @@ def paths_of(exam: Exam, config: Config, device: torch.device) -> PathScorer | N
         trainer = PathTrainer(observed, seen, config.training.propagation_steps, config.seed, device, silent)
         for number in range(trainer.steps):
             trainer.step(number)
-    return PathScorer(
-        Paths(trainer.network, observed, seen, device), exam.dataset.own_facts, len(exam.dataset.entities)
-    )
+    return path_scorer(trainer.network, exam.dataset, seen, device, config.model.hears_wide)
 
 
 def unweighed(config: Config) -> Config:

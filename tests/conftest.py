@@ -1,5 +1,6 @@
 """What the tests share: files made on the spot, triples by name, and errors that must be one sentence."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -73,6 +74,15 @@ def complaint(call: Callable[..., Any], *arguments: Any, **options: Any) -> Newc
     if isinstance(caught.value, InputError):
         assert text.startswith(caught.value.path)
     return caught.value
+
+
+@pytest.fixture
+def only_new_garbage() -> Iterator[None]:
+    """Collecting garbage looks at what the test makes alone: what a suite has made takes half a second each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

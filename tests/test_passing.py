@@ -48,7 +48,7 @@ def test_facts_that_follow_each_other_make_a_party_which_is_answered_as_alone(mo
     assert model.newcomers == before
 
 
-def test_no_fact_is_taken_before_it_is_needed_and_no_party_kept(model):
+def test_no_fact_is_taken_before_it_is_needed_and_no_party_kept(model, only_new_garbage):
     taken: list[int] = []
 
     def facts() -> Iterator[tuple[int, Triple]]:

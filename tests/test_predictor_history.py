@@ -110,7 +110,7 @@ class History:
 @pytest.mark.parametrize(
     ("changes", "operations"),
     [
-        (BLENDED, 10_000),
+        (BLENDED, 4_000),
         ((*BLENDED, "model.company=yes"), 1_000),
         ((*HEARING, "model.propagation=yes", "model.wide_paths=yes", "training.propagation_steps=5"), 300),
         ((), 200),
@@ -130,7 +130,7 @@ def test_any_history_leaves_the_answers_of_a_fresh_model(changes, operations):
         else:
             names = [*there, "p00", "city1"]
             history.ask(names[rng.integers(len(names))], DATASET.relations[int(rng.integers(len(DATASET.relations)))])
-        if (step + 1) % 5_000 == 0 or step + 1 == operations:
+        if (step + 1) % 2_000 == 0 or step + 1 == operations:
             history.check()
 
 

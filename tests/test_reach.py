@@ -204,7 +204,24 @@ def test_a_processor_affords_what_stays_nearby(entities, facts, near, affords):
 def test_what_it_affords_goes_by_what_vectors_take(monkeypatch):
     monkeypatch.setattr(affording, "BRIEF", 0.0)
     dataset = graph(8_000, 10_000, 3)
-    quick, slow = (with_overrides(load_preset("default"), [f"training.epochs={many}"]) for many in (1, 1_000))
+    small = with_overrides(load_preset("default"), ["model.dim=20"])
+    quick, slow = (with_overrides(small, [f"training.epochs={many}"]) for many in (1, 1_000))
     assert not affords_paths(dataset, quick) and affords_paths(dataset, slow)
+    few_compared = ["model.encoder=vn", "model.own_answers=false", "training.negatives=4"]
+    assert not affords_paths(dataset, with_overrides(slow, few_compared))
     fewer = with_overrides(load_preset("default"), ["training.propagation_steps=400"])
     assert not affords_paths(dataset, with_overrides(fewer, ["training.epochs=1000"]))
+
+
+def test_without_a_search_both_are_learned_once(monkeypatch):
+    monkeypatch.setattr(affording, "BRIEF", 0.0)
+    dataset, config = graph(8_000, 10_000, 3), load_preset("default")
+    learning, vectors = (
+        affording.steps_of(len(dataset.observed), 4_000) * affording.BATCH * affording._a_question(dataset),
+        affording._vectors(dataset, config),
+    )
+    for change, afforded in (((), 2 / 1.3), (("training.validation_rate=0",), 1.0), (("training.final_fit=no",), 1.0)):
+        changed = with_overrides(config, list(change))
+        for times, affords in ((0.99, False), (1.01, True)):
+            monkeypatch.setattr(affording, "LONGER", times * learning / vectors / afforded)
+            assert affords_paths(dataset, changed) is affords

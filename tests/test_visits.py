@@ -82,7 +82,7 @@ def test_all_at_once_is_what_adding_all_does(model):
     assert all(answers(visit.model, name) == answers(expected, name) for name in visit.newcomers)
 
 
-def test_only_one_party_is_there_at_a_time_and_nothing_of_the_others_is_kept(model):
+def test_only_one_party_is_there_at_a_time_and_nothing_of_the_others_is_kept(model, only_new_garbage):
     facts = [(f"new{i}", "lives_in", f"city{i % 6}") for i in range(40)]
     before, gone = model.newcomers, []
     for visit in Visitors(model, named(facts)).visits():

@@ -2,7 +2,8 @@
 
 In a sparse graph a few edges lead to a few entities, and only these are worked out (`newcomer.nn.reach`); in a dense
 one they lead to nearly everyone. So some walks are made, and what learning from such questions takes is compared with
-what learning vectors does, which goes by entities, however few edges there are.
+what learning vectors does, which goes by entities, however few edges there are. Where they are sparse, paths are worth
+more than all the rest, and so they may take longer than that, but not many times as long.
 """
 
 from collections.abc import Iterator
@@ -19,16 +20,19 @@ from newcomer.training.path_training import BATCH, FURTHER, steps_of
 SAMPLED = 64  # questions
 LEAST_STEPS = 500  # fewer teach too little
 BRIEF = 300.0  # seconds that are no burden in any case
+LONGER = 2.0  # times what vectors take
 # Seconds of one core for a pair of entity and question, a message, a candidate, and a number of a vector.
 A_PAIR, A_MESSAGE, A_CANDIDATE, A_NUMBER = 1.4e-6, 0.5e-6, 5e-9, 0.3e-9
 
 
 def affords_paths(dataset: InductiveDataset, config: Config) -> bool:
-    """Whether learning paths takes about as long as learning vectors does at most, and has enough to learn from."""
+    """Whether learning paths takes about twice as long as vectors at most, and has enough to learn from."""
     steps = steps_of(len(dataset.observed), config.training.propagation_steps)
     if steps < LEAST_STEPS:
         return False
-    return bool(steps * (1 + FURTHER) * BATCH * _a_question(dataset) <= max(BRIEF, _vectors(dataset, config)))
+    both = _has_both_phases(config)
+    learning = steps * (1 + FURTHER * both) * BATCH * _a_question(dataset)
+    return bool(learning <= max(BRIEF, LONGER * (1 + both) * _vectors(dataset, config)))
 
 
 def stays_nearby(observed: Graph, num_entities: int) -> bool:
@@ -57,7 +61,12 @@ def _walks(observed: Graph, num_entities: int) -> Iterator[tuple[Offsets, Offset
 
 
 def _vectors(dataset: InductiveDataset, config: Config) -> float:
-    """Seconds that learning vectors takes, in both phases."""
+    """Seconds that learning vectors takes, in one phase."""
     training, everyone = config.training, int(dataset.is_seen.sum())
-    compared = everyone if training.rivals is None else min(everyone, training.rivals)
-    return A_NUMBER * 2 * training.epochs * len(dataset.observed) * compared * config.model.dim
+    compared = min(everyone, training.rivals or everyone) if config.model.own_answers else training.negatives
+    return A_NUMBER * training.epochs * len(dataset.observed) * compared * config.model.dim
+
+
+def _has_both_phases(config: Config) -> bool:
+    """Whether a search comes before the final fit."""
+    return config.training.validation_rate > 0 and config.training.final_fit
