@@ -23,9 +23,10 @@ from newcomer.bundle import write_bundle
 from newcomer.cli import written
 from newcomer.errors import OptionError
 from newcomer.predictor import Predictor, Visitors, load
+from newcomer.predictor.mind import Mind
 from newcomer.training.fit import fit
 from nn_oracle import one_thread
-from training_world import settings, world
+from training_world import FOLDED, settings, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 FACTS = [("zoe", "lives_in", "city1"), ("zoe", "knows", "p03"), ("yan", "knows", "zoe"), ("yan", "lives_in", "city2")]
@@ -569,6 +570,23 @@ def test_whom_an_answer_is_like_is_told_in_words_and_as_json(made):
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"][:2])
         share = f"({one['share']:.0%} of the likeness)"
         assert f"  like {one['answer']}, which is known to be an answer: {facts} {share}\n" in told
+
+
+def test_ways_to_an_answer_are_told_in_words_and_as_json_where_reasons_are_asked_for(made, monkeypatch):
+    dataset = world()
+    changes = (*FOLDED, "model.evidence=yes", "model.propagation=yes", "training.propagation_steps=6")
+    write_bundle(made / "paths", fit(dataset, settings(*changes), threads=1).bundle(dataset))
+    asked = ("paths", "--facts", "new.tsv", "--entity", "zoe", "--relation", "knows", "--top", "10")
+    told = call("explain", *asked, cwd=made).stdout
+    found = [one for line in lines(call("explain", *asked, "--json", cwd=made).stdout) for one in line["ways"]]
+    assert found and told.count("a path leads there by ") == len(found)
+    for one in found:
+        facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"])
+        lower = f"without it the log share that paths give would be {one['loss']:.2f} lower"
+        assert f"  a path leads there by {facts}; {lower}\n" in told
+    monkeypatch.setattr(Mind, "ways", None)  # it takes its time, so nobody else asks for it
+    assert call("predict", *asked, "--json", cwd=made).returncode == 0
+    assert call("suggest", *asked[:5], cwd=made).returncode == 0
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(made, many):

@@ -46,11 +46,11 @@ def ids(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int32)
 
 
-def wide(facts: set[Fact], network: Propagation) -> WidePaths:
+def wide(facts: set[Fact], network: Propagation, device: torch.device = CPU) -> WidePaths:
     names = Vocabulary([f"e{i}" for i in range(ENTITIES)]), Vocabulary([f"r{i}" for i in range(RELATIONS)])
     told = {fact for fact in facts if max(fact[0], fact[2]) >= SEEN}
     observed = Graph.build(*names, TripleArray.of(sorted(facts - told)))
-    return WidePaths(network, observed, TripleArray.of(sorted(told)), SEEN, CPU)
+    return WidePaths(network, observed, TripleArray.of(sorted(told)), SEEN, device)
 
 
 def plainly(facts: set[Fact], network: Propagation, entity: int, relation: int, size: int = ENTITIES) -> np.ndarray:

@@ -163,7 +163,7 @@ class Propagation(nn.Module):
             places = torch.from_numpy(reach.questions), torch.from_numpy(reach.entities)
             return apart[:, None].repeat(1, num_entities).index_put(places, scores)
         asked = nn.functional.embedding(queries, self.queries)
-        sizes = 1 + _over_all([one.sizes for one in parts], num_entities)
+        sizes = 1 + over_all([one.sizes for one in parts], num_entities)
         if asked.is_cuda:  # which does all at once in less time than it takes to ask for a few of them
             start = asked.new_zeros(num_entities, len(queries), DIM, dtype=kept)
             vectors = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked.to(kept))
@@ -172,9 +172,13 @@ class Propagation(nn.Module):
             vectors, done = self._nearby(parts, sources, asked, sizes, unheard), 2
         for layer in range(done, LAYERS):
             sums = handed_on_by_all(parts, vectors, self.scales[layer], num_entities)
-            vectors = self._after(layer, vectors, sums, sources, asked, sizes)
+            vectors = self.after(layer, vectors, sums, sources, asked, sizes)
+        return self.scored(vectors, asked)
+
+    def scored(self, vectors: Tensor, asked: Tensor) -> Tensor:
+        """(questions, entities): the scores of vectors, (entities, questions, d)."""
         # The network of [h_v ; z_q], without a copy of z_q for every v.
-        weight = self.first.weight
+        weight, kept = self.first.weight, vectors.dtype
         asked_for = nn.functional.linear(asked, weight[:, DIM:], self.first.bias)
         inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM].to(kept)) + asked_for.to(kept))
         return nn.functional.linear(inner.to(asked.dtype), self.last)[:, :, 0].T
@@ -186,7 +190,7 @@ class Propagation(nn.Module):
         asked = nn.functional.embedding(queries, self.queries)
         reach = reached(parts, _array(sources), LAYERS, num_entities)
         questions, vectors = torch.from_numpy(reach.questions), asked
-        sizes = (1 + _over_all([one.sizes for one in parts], num_entities))[torch.from_numpy(reach.entities)]
+        sizes = (1 + over_all([one.sizes for one in parts], num_entities))[torch.from_numpy(reach.entities)]
         for layer, count in enumerate(reach.within[1:].tolist()):
             gain = (1 + torch.tanh(self.gates[layer](asked)))[questions[:count]]
             told = told_within(reach, layer, vectors, self.scales[layer]) + padded(asked, count)
@@ -235,12 +239,10 @@ class Propagation(nn.Module):
         further = first.beside(*others).summed_up(len(asked))
         bases = [self.unheard_of(one) for one in parts] if unheard is None else unheard
         shape = len(sizes), len(asked), DIM
-        sums = further.added_to(_over_all(list(bases), len(sizes))[:, None].expand(shape))
-        return self._after(1, knowing.added_to(nothing.expand(shape)), sums, sources, asked, sizes)
+        sums = further.added_to(over_all(list(bases), len(sizes))[:, None].expand(shape))
+        return self.after(1, knowing.added_to(nothing.expand(shape)), sums, sources, asked, sizes)
 
-    def _after(
-        self, layer: int, vectors: Tensor, sums: Tensor, sources: Tensor, asked: Tensor, sizes: Tensor
-    ) -> Tensor:
+    def after(self, layer: int, vectors: Tensor, sums: Tensor, sources: Tensor, asked: Tensor, sizes: Tensor) -> Tensor:
         """(entities, questions, d): the vectors after a layer."""
         mix, norm = self.mixes[layer], self.norms[layer]
         gain = 1 + torch.tanh(self.gates[layer](asked))
@@ -275,7 +277,7 @@ def _linear(given: int, wanted: int, generator: torch.Generator) -> nn.Linear:
     return layer
 
 
-def _over_all(sums: list[Tensor], num_entities: int) -> Tensor:
+def over_all(sums: list[Tensor], num_entities: int) -> Tensor:
     """(entities, ...): the sum of parts, each of the first entities."""
     padded = [nn.functional.pad(one, (0, 0) * (one.dim() - 1) + (0, num_entities - len(one))) for one in sums]
     return torch.stack(padded).sum(dim=0) if len(padded) > 1 else padded[0]
@@ -295,7 +297,7 @@ def handed_on_by_all(parts: Sequence[PathEdges], vectors: Tensor, scales: Tensor
         # Without a table for each part: the second is a newcomer's few edges.
         first, second = (one.arrays for one in parts)
         return torch.from_numpy(_summed(*first, *second, num_entities, _array(vectors), _array(scales)))
-    return _over_all([handed_on(one, vectors, scales) for one in parts], num_entities)
+    return over_all([handed_on(one, vectors, scales) for one in parts], num_entities)
 
 
 class _HandedOn(torch.autograd.Function):

@@ -64,6 +64,15 @@ def walked(edges: "PathEdges", source: int, layers: int, num_entities: int) -> t
     return entities, steps
 
 
+def steps_from(parts: Sequence["PathEdges"], source: int, layers: int, num_entities: int) -> Ids:
+    """(entities,): how many edges of at most two parts lead to everyone; one more than ``layers`` where more do."""
+    first, second = [one.arrays for one in parts] + [no_edges()] * (2 - len(parts))
+    entities, _, steps = _walk(*first, *second, np.array([source], dtype=np.int64), layers, num_entities)
+    found = np.full(num_entities, layers + 1, dtype=np.int64)
+    found[entities] = steps
+    return found
+
+
 def no_edges() -> tuple[Ids, Ids, Ids, Numbers]:
     """The arrays of no edges."""
     nobody = np.empty(0, dtype=np.int64)

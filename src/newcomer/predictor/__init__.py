@@ -1,6 +1,6 @@
 """A trained model at work: newcomers are added by their facts, embedded, asked about and explained."""
 
-from newcomer.predictor.answers import Added, Answer, Grounding, Neighbor, Suggestion, Verdict, Weighed
+from newcomer.predictor.answers import Added, Answer, Grounding, Neighbor, Suggestion, Verdict, Way, Weighed
 from newcomer.predictor.book import FactError
 from newcomer.predictor.confidence import Confidence, Lesson
 from newcomer.predictor.passing import Passing
@@ -23,6 +23,7 @@ __all__ = [
     "Verdict",
     "Visit",
     "Visitors",
+    "Way",
     "Weighed",
     "check_relations",
     "load",

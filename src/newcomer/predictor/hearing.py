@@ -5,6 +5,7 @@ over everything, and wide paths go along everything, so that what one newcomer t
 next one is asked about.
 """
 
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Graph, Ids
-from newcomer.predictor.answers import Alike
+from newcomer.nn import ways
+from newcomer.predictor.answers import Alike, Way
 from newcomer.predictor.book import Names, Stored, Triple
 from newcomer.predictor.state import State
 from newcomer.rules.company import Company, Shared
@@ -54,6 +56,14 @@ class Hearing:
         asked = ids[[state.candidate(name)]]
         said: npt.NDArray[np.float32] = paths.scores(asked, np.array([relation], dtype=np.int32))[0, ids]
         return said
+
+    def ways(self, state: State, name: str, relation: int, answer: str) -> tuple[Way, ...] | None:
+        """The facts along which paths over all that is known lead to an answer; None where there are no such paths."""
+        paths, ids = self._now(state).paths, state.ids
+        if paths is None:
+            return None
+        asked, other = (int(ids[state.candidate(one)]) for one in (name, answer))
+        return ways_in_words(paths.ways(asked, relation, other), self.names, lambda one: self._name(state, one))
 
     def alike(self, state: State, name: str, relation: int, answer: str) -> tuple[Alike, ...]:
         """The known answers that an answer is like, those first that make up most of its likeness."""
@@ -98,3 +108,12 @@ class Hearing:
     def _at_first(self) -> Company:
         """All that was known when the model was written."""
         return Company.of(self.observed, self.stored.triples, self.names.num_seen)
+
+
+def ways_in_words(found: Iterable[ways.Way], names: Names, name: Callable[[int], str]) -> tuple[Way, ...]:
+    """Ways with the names of those whom they lead along."""
+
+    def words(head: int, relation: int, tail: int) -> Triple:
+        return name(head), names.relation_name(relation), name(tail)
+
+    return tuple(Way(tuple(words(*fact) for fact in way.facts), way.loss) for way in found)

@@ -15,9 +15,9 @@ from torch import Tensor
 from newcomer.bundle import Bundle
 from newcomer.errors import DatasetError
 from newcomer.graph import UNKNOWN, Mask
-from newcomer.predictor.answers import Alike
+from newcomer.predictor.answers import Alike, Way
 from newcomer.predictor.book import Book, Fact, Facts, Group, Names, Stored, Triple
-from newcomer.predictor.hearing import Hearing
+from newcomer.predictor.hearing import Hearing, ways_in_words
 from newcomer.predictor.seats import FirstSeats, Seat, Seats, seats_of
 from newcomer.predictor.state import State
 from newcomer.predictor.vectors import Arrival, Embedder
@@ -313,6 +313,25 @@ class Mind:
         pairs = sorted((relation, numbers.get(other, self.names.seen(other))) for relation, other in facts)
         relations, neighbors = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         return Asked(None, relations, neighbors), strangers
+
+    def ways(self, state: State, name: str, relation: int, answer: str) -> tuple[Way, ...]:
+        """The facts along which paths lead to an answer; none where paths have no say."""
+        over_all = None if self.hearing is None else self.hearing.ways(state, name, relation, answer)
+        if over_all is not None:
+            return over_all
+        return () if self.paths is None else self._ways_by_own(self.paths, state, name, relation, answer)
+
+    def _ways_by_own(self, paths: Paths, state: State, name: str, relation: int, answer: str) -> tuple[Way, ...]:
+        asked, strangers = self._asked(state, name)
+        first, numbered = self.names.num_seen, [*strangers, name]  # as `Paths` numbers them
+        other = first + numbered.index(answer) if answer in numbered else self.names.seen(answer)
+        if other == UNKNOWN:  # a newcomer that it is not tied to
+            return ()
+
+        def called(number: int) -> str:
+            return self.names.entity(number) if number < first else numbered[number - first]
+
+        return ways_in_words(paths.ways(asked, relation, other), self.names, called)
 
     def network_scores(self, state: State, name: str, relation: int) -> Scores:
         """(candidates,): the same by the network alone, with what rules infer scored by its label where that is set."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from newcomer.graph import Mask
-from newcomer.predictor.answers import Alike, Grounding, Weighed
+from newcomer.predictor.answers import Alike, Grounding, Way, Weighed
 from newcomer.predictor.book import Fact, Group, Triple
 from newcomer.predictor.mind import Mind, Scores
 from newcomer.predictor.state import State
@@ -258,6 +258,15 @@ class Because:
         """The known answers to the same question that this one is like; none without ``model.company``."""
         query = self._query
         return query.mind.alike(query.state, query.entity, query.relation, self._answer)
+
+    @cached_property
+    def ways(self) -> tuple[Way, ...]:
+        """The chains of at most 4 known facts by which paths lead to the answer, at most 3, strongest first.
+
+        Each is asked for by hiding its facts. There are none where the model has no paths (``model.propagation``).
+        """
+        query = self._query
+        return query.mind.ways(query.state, query.entity, query.relation, self._answer)
 
     @property
     def parts(self) -> dict[str, float]:

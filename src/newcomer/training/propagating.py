@@ -14,8 +14,9 @@ from torch import Tensor
 
 from newcomer.errors import DatasetError
 from newcomer.graph import Adjacency, Graph, Ids
-from newcomer.nn.propagation import Propagation, path_edges
+from newcomer.nn.propagation import PathEdges, Propagation, path_edges
 from newcomer.nn.threads import one_thread
+from newcomer.nn.ways import Question, Way, found_ways
 from newcomer.training.path_training import PATHS, at_once
 
 
@@ -58,22 +59,41 @@ class Paths:
 
     def ask(self, asked: Asked, relations: npt.NDArray[np.integer]) -> Said:
         """What is said of everyone as an answer to (entity, oriented relation, ?), for relations that are known of."""
-        known = self.knows(asked.relations)
-        strangers = int((np.unique(asked.neighbors) >= self.num_seen).sum())
-        itself = self.num_seen + strangers  # after them; the last one has no edges
-        parts, source = [self.edges], asked.entity
-        if source is None:
-            source = itself
-            along, to = self._tensor(asked.relations[known]), self._tensor(asked.neighbors[known])
-            parts.append(path_edges(torch.full_like(to, source), along, to, self.edges.num_relations, itself + 1))
+        itself = self._number_of(asked)
+        parts, source = self._parts(asked), itself if asked.entity is None else asked.entity
         sources, queries = self._tensor(np.full(len(relations), source)), self._tensor(relations)
         with torch.no_grad(), one_thread():
             of_all = self._unheard
             unheard = None if of_all is None else [of_all, *map(self.network.unheard_of, parts[1:])]
-            scores = self.network(parts, sources, queries, itself + 2, unheard=unheard)
+            scores = self.network(parts, sources, queries, itself + 2, unheard=unheard)  # the last one has no edges
             shares = scores - torch.logsumexp(scores[:, : self.num_seen], dim=1, keepdim=True)
-        seen, neighbors, own_share, apart = shares.split([self.num_seen, strangers, 1, 1], dim=1)
+        seen, neighbors, own_share, apart = shares.split([self.num_seen, itself - self.num_seen, 1, 1], dim=1)
         return Said(seen, own_share[:, 0], neighbors, apart[:, 0])
+
+    def ways(self, asked: Asked, relation: int, answer: int) -> list[Way]:
+        """The facts along which paths lead to an answer; none for a relation that nobody seen has.
+
+        In them a newcomer asked about has the number after its neighbours.
+        """
+        if not self._told[relation]:
+            return []
+        itself = self._number_of(asked)
+        source = itself if asked.entity is None else asked.entity
+        question = Question(source, relation, answer, itself + 2, self.num_seen)
+        return found_ways(self.network, self._parts(asked), question)
+
+    def _number_of(self, asked: Asked) -> int:
+        """The number of a newcomer that is asked about: after the newcomers among its neighbours."""
+        return self.num_seen + int((np.unique(asked.neighbors) >= self.num_seen).sum())
+
+    def _parts(self, asked: Asked) -> list[PathEdges]:
+        """The observed edges, and those of a newcomer's facts that are known of."""
+        if asked.entity is not None:
+            return [self.edges]
+        known, itself = self.knows(asked.relations), self._number_of(asked)
+        along, to = self._tensor(asked.relations[known]), self._tensor(asked.neighbors[known])
+        own = path_edges(torch.full_like(to, itself), along, to, self.edges.num_relations, itself + 1)
+        return [self.edges, own]
 
     def _tensor(self, values: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(np.asarray(values, dtype=np.int64)).to(self.device)

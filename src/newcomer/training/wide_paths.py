@@ -15,6 +15,7 @@ from torch import Tensor
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, concatenate
 from newcomer.nn.propagation import PathEdges, Propagation, path_edges
 from newcomer.nn.threads import one_thread
+from newcomer.nn.ways import Question, Way, found_ways
 from newcomer.rules.company import brought_by_newcomers
 from newcomer.tasks.link_prediction import Scorer
 from newcomer.training.path_training import at_once
@@ -73,6 +74,14 @@ class WidePaths:
             of_these = (places >= start) & (places < start + step)
             found[known[of_these]] = shares[places[of_these] - start]
         return found
+
+    def ways(self, entity: int, relation: int, answer: int) -> list[Way]:
+        """The facts along which paths lead to an answer; none for a relation that nobody seen has."""
+        if not self._told[relation]:
+            return []
+        return found_ways(
+            self.network, self._parts, Question(entity, relation, answer, self.num_entities, self.num_seen)
+        )
 
     def _asked(self, questions: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """(questions, ids): what is said, for rows of entity and oriented relation."""
