@@ -106,6 +106,17 @@ def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(lab
 
 
 @pytest.mark.parametrize(
+    ("company", "changed"), [("no", ""), ("yes", "it was run with other settings (model.wide_paths)")]
+)
+def test_whether_paths_are_wide_matters_only_where_all_is_heard(company, changed):
+    changes = (f"model.company={company}",)
+    (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0", changes=changes)
+    stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
+    stored["settings"]["model"]["wide_paths"] = False
+    assert changed_settings(stored, cell) == changed
+
+
+@pytest.mark.parametrize(
     ("now", "changed"), [(15_000, ""), (9_000, "it was run with other settings (training.rivals)")]
 )
 def test_more_rivals_than_there_are_entities_are_everyone(now, changed):

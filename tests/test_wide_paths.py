@@ -93,6 +93,17 @@ def test_who_came_and_went_leaves_no_trace(silent, facts, gone, more, entity):
     assert np.array_equal(before.scores(ids(entity), ids(0)), first)
 
 
+@KINDS
+def test_the_order_in_which_facts_came_does_not_matter(silent):
+    rng, facts = np.random.default_rng(0), {(0, 0, 1), (1, 1, 2), (6, 0, 3)}
+    latest = [(ENTITIES, int(relation), int(tail)) for relation in range(RELATIONS) for tail in range(ENTITIES)]
+    before, found = wide(facts, network_of(RELATIONS, silent)), []
+    for _ in range(8):
+        told = TripleArray.of([latest[place] for place in rng.permutation(len(latest))])
+        found.append(before.since(told, NOBODY).scores(ids(ENTITIES, 0), ids(0, 1)))
+    assert all(np.array_equal(found[0], one) for one in found)
+
+
 def test_nothing_new_is_nothing_to_do():
     paths = wide({(0, 0, 1), (6, 1, 2)}, network_of(RELATIONS))
     assert paths.since(TripleArray.empty(), NOBODY) is paths

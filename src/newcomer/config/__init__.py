@@ -36,6 +36,7 @@ from newcomer.config.settings import (
     ModelConfig,
     RulesConfig,
     TrainingConfig,
+    completed,
     setting_names,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "RulesConfig",
     "TrainingConfig",
     "ablation",
+    "completed",
     "config_hash",
     "load_preset",
     "preset_names",

@@ -259,6 +259,18 @@ class Config(Settings):
 SECTIONS: dict[str, type[Settings]] = {"rules": RulesConfig, "model": ModelConfig, "training": TrainingConfig}
 
 
+def completed(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings of `Config.to_dict` with the defaults of those that came after them: what a model was, it still is.
+
+    As they are where this version knows some of them no longer.
+    """
+    try:
+        whole = Config.from_dict(settings).to_dict()
+    except OptionError:
+        return settings
+    return {name: whole[name] for name in settings}
+
+
 # What other tools call these settings.
 OTHER_NAMES = {
     "learning_rate": "training.lr",

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from newcomer.config import Config
+from newcomer.config import completed
 from newcomer.data.catalogue import entry, names
-from newcomer.errors import InputError, OptionError
+from newcomer.errors import InputError
 from newcomer.reproduction.plans import Cell
 
 Result = dict[str, Any]
 RIVALS = "training.rivals"
 IDLE_WITHOUT = {  # what a setting does nothing without
-    "training.propagation_steps": "model.propagation",
-    "model.wide_paths": "model.propagation",
+    "training.propagation_steps": ("model.propagation",),
+    "model.wide_paths": ("model.propagation", "model.company"),
 }
 
 
@@ -40,7 +40,7 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     """In words what a result was made with that is not so of the cell now."""
     if stored.get("config_sha256") == cell.settings_hash:
         return _other_verdicts(stored, cell)
-    both = _complete(stored.get("settings", {})), cell.settings
+    both = completed(stored.get("settings", {})), cell.settings
     then, now = (_that_matter(_flat(one), cell.dataset) for one in both)
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     if not differing and "settings" in stored:
@@ -55,21 +55,12 @@ def _other_verdicts(stored: Result, cell: Cell) -> str:
     return "verdicts were by scores, where a network's are by truths now" if by_scores and is_network else ""
 
 
-def _complete(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A model's settings with the defaults of those that came after it: what it was, it still is."""
-    try:
-        whole = Config.from_dict(settings).to_dict()
-    except OptionError:  # how rules were mined, or settings of another time
-        return settings
-    return {name: whole[name] for name in settings}
-
-
 def _that_matter(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     """Settings by their full names, without those that change nothing."""
     found = {
         name: value
         for name, value in settings.items()
-        if name not in IDLE_WITHOUT or settings.get(IDLE_WITHOUT[name]) is not False
+        if all(settings.get(needed) is not False for needed in IDLE_WITHOUT.get(name, ()))
     }
     known = entry(dataset).entities if dataset in names() else None
     if known is not None and (found.get(RIVALS) or known) >= known:  # everyone, however many more there might be

@@ -103,8 +103,12 @@ class WidePaths:
             return self.network.unheard_of(edges)
 
     def _edges(self, facts: TripleArray, num_entities: int) -> PathEdges:
-        """The edges of facts; relations that nobody seen has are not heard of."""
+        """The edges of facts; relations that nobody seen has are not heard of.
+
+        In order, so that sums are the same to the bit, in whatever order facts came.
+        """
         heard = facts.take(self._told[facts.relations])
+        heard = heard.take(np.lexsort((heard.tails, heard.relations, heard.heads)))
         heads, relations, tails = torch.from_numpy(heard.rows.astype(np.int64)).to(self.device).unbind(dim=1)
         return path_edges(heads, relations, tails, self.num_relations, num_entities)
 
