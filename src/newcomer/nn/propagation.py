@@ -279,8 +279,13 @@ def _linear(given: int, wanted: int, generator: torch.Generator) -> nn.Linear:
 
 def over_all(sums: list[Tensor], num_entities: int) -> Tensor:
     """(entities, ...): the sum of parts, each of the first entities."""
-    padded = [nn.functional.pad(one, (0, 0) * (one.dim() - 1) + (0, num_entities - len(one))) for one in sums]
-    return torch.stack(padded).sum(dim=0) if len(padded) > 1 else padded[0]
+    first, *others = (
+        nn.functional.pad(one, (0, 0) * (one.dim() - 1) + (0, num_entities - len(one)))
+        if len(one) < num_entities
+        else one
+        for one in sums
+    )
+    return sum(others, start=first)
 
 
 def handed_on(edges: PathEdges, vectors: Tensor, scales: Tensor) -> Tensor:
