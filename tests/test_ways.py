@@ -156,6 +156,11 @@ def all_chains(facts: set[Fact], at: list[int], answer: int) -> Iterator[tuple[F
                     yield from ((fact, *rest) for rest in all_chains(facts, [*at, other], answer))
 
 
+def pairs_of(facts: tuple[Fact, ...]) -> tuple[tuple[int, ...], ...]:
+    """The pairs of entities that facts tie."""
+    return tuple(tuple(sorted(fact[::2])) for fact in facts)
+
+
 def best_mean(network: Propagation, trace: Trace, facts: tuple[Fact, ...], source: int) -> float:
     """How much the edges of a chain matter on average, each in a later layer than the one before."""
     tellers, found = [source], []
@@ -178,7 +183,8 @@ def test_all_ways_there_are_can_be_found_and_those_that_matter_most_come_first(s
     chains = [] if entity == answer else list(all_chains(facts, [entity], answer))
     with everything():
         found, told = candidates(network, parts, question), found_ways(network, parts, question)
-    assert sorted(found) == sorted(chains) and {way.facts for way in told} == set(chains)
+    assert sorted(found) == sorted(chains) and {way.facts for way in told} <= set(chains)
+    assert sorted(map(pairs_of, {way.facts for way in told})) == sorted({pairs_of(facts) for facts in chains})
     trace = traced(network, parts, question)
     means = [best_mean(network, trace, one, entity) for one in found]
     np.testing.assert_allclose(means, sorted(means, reverse=True), rtol=1e-4, atol=1e-6)
@@ -196,6 +202,21 @@ def test_the_only_way_is_found(silent, length):
     aside = [(5, 1, 6), (6, 0, 7), (0, 2, 5)]
     question = Question(0, 1, length, ENTITIES, SEEN)
     assert candidates(network_of(RELATIONS, silent), [edges_of([*aside, *chain])], question) == [tuple(chain)]
+
+
+@KINDS
+def test_of_parallel_facts_those_that_are_missed_most_are_told(silent):
+    facts = [(0, 0, 1), (1, 0, 0), (0, 2, 1), (1, 1, 2), (0, 1, 3), (3, 0, 2)]
+    network, parts, question = network_of(RELATIONS, silent), [edges_of(facts)], Question(0, 1, 2, ENTITIES, SEEN)
+    whole, losses = ways.share(network, parts, question), dict[tuple[tuple[int, ...], ...], list[float]]()
+    for chain in candidates(network, parts, question):
+        loss = whole - ways.share(network, without(parts, chain), question)
+        losses.setdefault(pairs_of(chain), []).append(loss)
+    assert max(map(len, losses.values())) == 3
+    with everything():
+        told = found_ways(network, parts, question)
+    assert [way.loss for way in told] == sorted(map(max, losses.values()), reverse=True)
+    assert {pairs_of(way.facts): way.loss for way in told} == {pairs: max(each) for pairs, each in losses.items()}
 
 
 @KINDS

@@ -76,7 +76,10 @@ class _Kept(NamedTuple):
 
 
 def found_ways(network: Propagation, parts: Sequence[PathEdges], question: Question) -> list[Way]:
-    """Ways to the answer without which it would have less, those first that it would miss most."""
+    """Ways to the answer without which it would have less, those first that it would miss most.
+
+    Of those along the same entities, by other facts between them, the first is told.
+    """
     if network.scales.is_cuda:  # a few questions, which a processor can be asked as well
         network, parts = deepcopy(network).cpu(), [_on_processor(one) for one in parts]
     with one_thread():
@@ -85,7 +88,16 @@ def found_ways(network: Propagation, parts: Sequence[PathEdges], question: Quest
             return []
         whole = share(network, parts, question)
         ways = [Way(facts, whole - share(network, without(parts, facts), question)) for facts in chains]
-    return sorted((one for one in ways if one.loss > LEAST), key=lambda one: (-one.loss, one.facts))[:TOLD]
+    missed = sorted((one for one in ways if one.loss > LEAST), key=lambda one: (-one.loss, one.facts))
+    told: dict[tuple[frozenset[int], ...], Way] = {}
+    for one in missed:
+        told.setdefault(_along(one), one)
+    return list(told.values())[:TOLD]
+
+
+def _along(way: Way) -> tuple[frozenset[int], ...]:
+    """The pairs of entities that its facts tie."""
+    return tuple(frozenset((head, tail)) for head, _, tail in way.facts)
 
 
 def share(network: Propagation, parts: Sequence[PathEdges], question: Question) -> float:
