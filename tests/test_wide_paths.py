@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.nn.propagation import Propagation, path_edges
 from newcomer.predictor import Predictor
-from newcomer.training import path_training
+from newcomer.training import path_training, weighing
 from newcomer.training.evaluation_scorer import scorer_for
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.propagating import PathScorer
@@ -150,6 +150,19 @@ def test_without_company_each_is_asked_by_its_own_facts():
 
 def fitted_over_all(*changes: str) -> Fitted:
     return fit(DATASET, settings(*OVER_ALL, *changes), device="cpu")
+
+
+@pytest.mark.parametrize(("change", "heard_wide"), [("model.company=yes", True), ("model.company=no", False)])
+def test_whom_to_believe_is_learned_from_paths_as_they_will_be_asked(monkeypatch, change, heard_wide):
+    asked: list[bool] = []
+
+    def watched(*given: object) -> object:
+        asked.append(bool(given[-1]))
+        return path_scorer(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(weighing, "path_scorer", watched)
+    fitted_over_all(change)
+    assert set(asked) == {heard_wide}
 
 
 @KINDS
