@@ -14,6 +14,7 @@ from newcomer.training import path_training, weighing
 from newcomer.training.evaluation_scorer import scorer_for
 from newcomer.training.fit import Fitted, fit
 from newcomer.training.propagating import PathScorer
+from newcomer.training.restore import paths_of
 from newcomer.training.wide_paths import WidePaths, path_scorer
 from nn_oracle import one_thread
 from test_company import ENTITIES, FACT, RELATIONS, SEEN, Fact
@@ -179,6 +180,27 @@ def test_a_model_says_the_same_when_asked_and_when_examined(monkeypatch, silent)
         found = mind.scores(state, name, mind.names.relations.id("knows"))
         of_candidates = [DATASET.entities.id(state.name_of(place)) for place in range(state.num_candidates)]
         np.testing.assert_allclose(found, wanted[of_candidates], rtol=1e-4, atol=1e-4)
+
+
+def test_those_who_come_and_go_later_are_told_apart():
+    bundle = fitted_over_all().bundle(DATASET)
+    predictor, new = Predictor(bundle, threads=1), [("a_new", "lives_in", "city2"), ("a_new", "knows", "p05")]
+    predictor.remove("q1")
+    predictor.add(new)  # by name it comes before those who are stored
+    mind, state = predictor._mind, predictor._state
+    left = [fact for fact in DATASET.auxiliary.named() if "q1" not in fact]
+    now = world(aux=[*left, *new], test=[])
+    network, seen, at = paths_of(bundle), int(now.is_seen.sum()), now.entities.id
+    assert network is not None
+    wanted = WidePaths(network, now.observed, now.auxiliary.triples, seen, CPU)
+    relation = now.relations.id("knows")
+    for name in ("a_new", "q2", "p05"):
+        found = mind.path_scores(state, name, mind.names.relations.id("knows"))
+        row = wanted.scores(ids(at(name)), ids(relation))[0]
+        assert found is not None
+        np.testing.assert_allclose(
+            found, row[[at(state.name_of(place)) for place in range(state.num_candidates)]], rtol=1e-4, atol=1e-5
+        )
 
 
 def test_what_one_newcomer_tells_is_heard_when_another_is_asked_about():
