@@ -17,7 +17,8 @@ from newcomer.errors import DatasetError
 from newcomer.graph import UNKNOWN, Mask
 from newcomer.predictor.answers import Alike, Way
 from newcomer.predictor.book import Book, Fact, Facts, Group, Names, Stored, Triple
-from newcomer.predictor.hearing import Hearing, ways_in_words
+from newcomer.predictor.hearing import Hearing
+from newcomer.predictor.own_paths import OwnPaths
 from newcomer.predictor.seats import FirstSeats, Seat, Seats, seats_of
 from newcomer.predictor.state import State
 from newcomer.predictor.vectors import Arrival, Embedder
@@ -26,7 +27,7 @@ from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.ties import Ties
 from newcomer.training.blend import BlendedScorer, voices_of
-from newcomer.training.propagating import Asked, Paths
+from newcomer.training.propagating import Paths
 from newcomer.training.restore import (
     NEWCOMER_LABELS,
     NEWCOMER_SUPPORT,
@@ -92,7 +93,7 @@ class Mind:
         self._lock = RLock()
         self._first: State | None = None
         self.hearing: Hearing | None = None
-        self.paths: Paths | None = None  # where each is asked about by its own facts
+        self.own_paths: OwnPaths | None = None  # where each is asked about by its own facts
         self._first = self._start(bundle, threads)
 
     @property
@@ -107,7 +108,8 @@ class Mind:
         if network is not None and bundle.config.model.hears_wide:
             wide = WidePaths(network, self.observed, stored.triples, self.names.num_seen, self.device)
         elif network is not None:
-            self.paths = Paths(network, self.observed, self.names.num_seen, self.device)
+            paths = Paths(network, self.observed, self.names.num_seen, self.device)
+            self.own_paths = OwnPaths(paths, self.names)
         if self.blend is not None and bundle.config.model.company:
             self.hearing = Hearing(self.observed, stored, self.names, wide)
         if not stored.newcomers:
@@ -282,56 +284,14 @@ class Mind:
         over_all = None if self.hearing is None else self.hearing.paths_say(state, name, relation)
         if over_all is not None:
             return over_all
-        return self._told_by_own(cast(Paths, self.paths), state, name, relation)
-
-    def _told_by_own(self, paths: Paths, state: State, name: str, relation: int) -> Scores:
-        scores: Scores = np.zeros(state.num_candidates, dtype=np.float32)
-        if not paths.knows(np.array([relation]))[0]:
-            return scores
-        asked, strangers = self._asked(state, name)
-        said = paths.ask(asked, np.array([relation]))
-        scores[:] = said.apart.item()
-        scores[: self.names.num_seen] = said.seen[0].cpu().numpy()
-        scores[[state.place(stranger) for stranger in strangers]] = said.neighbors[0].cpu().numpy()
-        if name in state.seats:
-            scores[state.place(name)] = said.itself.item()
-        return scores
-
-    def _asked(self, state: State, name: str) -> tuple[Asked, list[str]]:
-        """Who paths are asked about, and by name the newcomers it is tied to."""
-        nothing = np.empty(0, dtype=np.int64)
-        if name not in state.seats:
-            return Asked(self.names.seen(name), nothing, nothing), []
-        size = len(self.names.relations)
-        facts = [
-            (relation if head == name else relation + size, tail if head == name else head)
-            for head, relation, tail in state.book.facts[name]
-            if head != tail
-        ]
-        strangers = sorted({other for _, other in facts if other in state.seats})
-        numbers = {other: self.names.num_seen + number for number, other in enumerate(strangers)}
-        pairs = sorted((relation, numbers.get(other, self.names.seen(other))) for relation, other in facts)
-        relations, neighbors = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        return Asked(None, relations, neighbors), strangers
+        return cast(OwnPaths, self.own_paths).say(state, name, relation)
 
     def ways(self, state: State, name: str, relation: int, answer: str) -> tuple[Way, ...]:
         """The facts along which paths lead to an answer; none where paths have no say."""
         over_all = None if self.hearing is None else self.hearing.ways(state, name, relation, answer)
         if over_all is not None:
             return over_all
-        return () if self.paths is None else self._ways_by_own(self.paths, state, name, relation, answer)
-
-    def _ways_by_own(self, paths: Paths, state: State, name: str, relation: int, answer: str) -> tuple[Way, ...]:
-        asked, strangers = self._asked(state, name)
-        first, numbered = self.names.num_seen, [*strangers, name]  # as `Paths` numbers them
-        other = first + numbered.index(answer) if answer in numbered else self.names.seen(answer)
-        if other == UNKNOWN:  # a newcomer that it is not tied to
-            return ()
-
-        def called(number: int) -> str:
-            return self.names.entity(number) if number < first else numbered[number - first]
-
-        return ways_in_words(paths.ways(asked, relation, other), self.names, called)
+        return () if self.own_paths is None else self.own_paths.ways(state, name, relation, answer)
 
     def network_scores(self, state: State, name: str, relation: int) -> Scores:
         """(candidates,): the same by the network alone, with what rules infer scored by its label where that is set."""
