@@ -12,9 +12,9 @@ import numpy as np
 from harness import Bar, best_of, data_folder, finish, in_child
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules.chains import mine_chains
-from newcomer.rules.chains_counting import ChainLimits
-from newcomer.rules.constants import ConstantLimits, mine_constants
+from newcomer.rules.mining.chains import mine_chains
+from newcomer.rules.mining.chains_counting import ChainLimits
+from newcomer.rules.mining.constants import ConstantLimits, mine_constants
 from newcomer.rules.rule import Kind, RuleSet
 
 THREADS = 2
@@ -23,9 +23,9 @@ CHAIN_SECONDS = 30.0  # FB15K Subject-10, the default number of samples
 MEMORY_BAR = 150.0  # MB, beyond what importing and reading took
 LOAD = """
 from newcomer.data import load_dataset
-from newcomer.rules.chains import mine_chains
-from newcomer.rules.chains_counting import ChainLimits
-from newcomer.rules.constants import ConstantLimits, mine_constants
+from newcomer.rules.mining.chains import mine_chains
+from newcomer.rules.mining.chains_counting import ChainLimits
+from newcomer.rules.mining.constants import ConstantLimits, mine_constants
 graph = load_dataset("fb15k-subject-10").observed
 """
 MINE_BOTH = """

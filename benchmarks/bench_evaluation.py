@@ -42,16 +42,17 @@ from bench_training import memory
 from harness import Bar, best_of, data_folder, finish, in_child
 from newcomer.config import load_preset
 from newcomer.data import load_dataset
+from newcomer.evaluation.ranking import Queries, evaluate, queries_of
 from newcomer.graph import InductiveDataset
-from newcomer.nn.decoders import DistMult
-from newcomer.nn.encoders import VNEncoder
-from newcomer.nn.model import Model
+from newcomer.models.embedding.decoders import DistMult
+from newcomer.models.embedding.encoders import VNEncoder
+from newcomer.models.embedding.graph_tensors import build_graph_tensors
+from newcomer.models.embedding.model import Model
+from newcomer.models.embedding.registry import build_model
+from newcomer.models.embedding.scorer import ModelScorer
+from newcomer.models.scorer import Scorer
 from newcomer.rules.ranking import RuleRanker
-from newcomer.tasks.link_prediction import Queries, Scorer, evaluate, queries_of
-from newcomer.training.graph import build_training_graph
-from newcomer.training.loop import build_model
 from newcomer.training.preparation import Prepared, prepare, under_protocol
-from newcomer.training.scorer import ModelScorer
 
 DATA, PRESET, DIM = "fb15k-subject-10", "paper-fb15k", 100
 SECONDS = {"cpu": 60.0, "cuda": 2.0}
@@ -86,7 +87,7 @@ def plain(dataset: InductiveDataset, vectors: Vectors, device: torch.device) -> 
     with torch.no_grad():
         encoder.vectors.copy_(vectors[0])
         model.decoder.vectors.copy_(vectors[1])
-    graph = build_training_graph(everyone.observed, num_entities, None, device)
+    graph = build_graph_tensors(everyone.observed, num_entities, None, device)
     return ModelScorer(model.to(device), graph, torch.empty(0, device=device), everyone, None, "none", 0.0)
 
 
@@ -97,7 +98,7 @@ def prepared(dataset: InductiveDataset, threads: int) -> Prepared:
 
 def network(dataset: InductiveDataset, device: torch.device, threads: int) -> Scorer:
     ready, settings = prepared(dataset, threads), load_preset(PRESET).model
-    graph = build_training_graph(ready.dataset.observed, ready.num_seen, ready.seen_neighbors, device)
+    graph = build_graph_tensors(ready.dataset.observed, ready.num_seen, ready.seen_neighbors, device)
     model = build_model(settings, ready.num_seen, len(dataset.relations), 0).to(device)
     labels = torch.full((len(graph.virtual),), 0.5, device=device)
     options = settings.labels, settings.soft_label_c, settings.constrained

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules.horn import MiningLimits, mine
+from newcomer.rules.mining.horn import MiningLimits, mine
 from newcomer.rules.rule import Kind, RuleSet
 
 EVERY_RULE = MiningLimits(min_support=2, min_head_coverage=0.0)

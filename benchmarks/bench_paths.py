@@ -13,7 +13,7 @@ from harness import Bar, best_of, data_folder, finish
 from newcomer.data import load_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, TripleArray, Vocabulary, concatenate
-from newcomer.rules.paths import PathGroundings, PathLimits, symmetric_paths, virtual_edges
+from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, symmetric_paths, virtual_edges
 
 
 def synthetic(entities: int, triples: int, relations: int, seed: int) -> Graph:

@@ -37,10 +37,10 @@ Fact = tuple[str, str, str]
 
 def train(folder: str) -> None:
     """In a process of its own: from the data set to the model's folder."""
-    from newcomer.bundle import write_bundle
     from newcomer.config import load_preset, with_overrides
     from newcomer.data import load_dataset
-    from newcomer.training.fit import fit
+    from newcomer.models.bundle import write_bundle
+    from newcomer.training.pipeline import fit
 
     start = time.process_time()
     config = with_overrides(load_preset("default"), ["training.epochs=1", "training.validation_rate=0"])

@@ -19,14 +19,14 @@ import numpy as np
 from harness import Bar, best_of, data_folder, finish
 from newcomer.data import load_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
+from newcomer.evaluation.ranking import RankingProtocol, align, evaluate_under
 from newcomer.graph import Graph, Ids, InductiveDataset
-from newcomer.rules.mining import MiningPlan, mine_rules
-from newcomer.rules.neighbors import Grounder, NeighborLimits, virtual_neighbors
-from newcomer.rules.paths import PathLimits
+from newcomer.rules.files.rule_table import read_rules, write_rules
+from newcomer.rules.mining.plan import MiningPlan, mine_rules
+from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, Rule, RuleSet, parse_rule
-from newcomer.rules.rulefiles import read_rules, write_rules
-from newcomer.tasks.link_prediction import RankingProtocol, align, evaluate_under
+from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, virtual_neighbors
 
 THREADS = 2
 TARGET_MS = 5.0  # for one newcomer; stated beside the figure, no bar

@@ -29,17 +29,17 @@ from harness import Bar, Child, data_folder, finish, in_child
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.nn import sparse
-from newcomer.nn.encoders import VNEncoder
-from newcomer.nn.layers import Edges, StructureLayer
-from newcomer.training import loop
+from newcomer.models import sparse
+from newcomer.models.embedding.encoders import VNEncoder
+from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.models.vn.layers import Edges, StructureLayer
+from newcomer.training import embedding as loop
 from newcomer.training.checkpoint import Figures, RunState
-from newcomer.training.conditions import steady
-from newcomer.training.fit import Listener, fit
-from newcomer.training.graph import TrainingGraph, build_training_graph
-from newcomer.training.loop import Trainer
-from newcomer.training.path_training import PathTrainer
+from newcomer.training.embedding import Trainer
+from newcomer.training.pipeline import Listener, fit
 from newcomer.training.preparation import prepare
+from newcomer.training.propagation import PropagationTrainer
+from newcomer.training.runtime import steady
 
 CPU = torch.device("cpu")
 DATA, PRESET, EPOCHS = "fb15k-subject-10", "paper-fb15k", 2
@@ -56,7 +56,7 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (Trainer, "epoch", REST),
     (Trainer, "_questions", "drawing facts and negatives"),
     (Trainer, "_without", "hiding facts, edges"),
-    (TrainingGraph, "edges", "hiding facts, edges"),
+    (GraphTensors, "edges", "hiding facts, edges"),
     (Trainer, "_practise", "choosing who practises"),
     (VNEncoder, "states", "structure layers"),
     (VNEncoder, "extend", "structure layers of practice newcomers"),
@@ -220,7 +220,7 @@ def same(first: Outcome, second: Outcome) -> bool:
     return all(torch.allclose(a, b, rtol=1e-4, atol=1e-5 * float(b.abs().max())) for a, b in pairs)
 
 
-def half_believed(graph: TrainingGraph) -> Edges:
+def half_believed(graph: GraphTensors) -> Edges:
     """The edges with every virtual triple at label one half."""
     labels = torch.full((len(graph.virtual),), 0.5, device=graph.facts.device)
     return graph.edges(torch.cat([torch.ones(len(graph.facts), device=labels.device), labels]))
@@ -229,7 +229,7 @@ def half_believed(graph: TrainingGraph) -> Edges:
 def layer() -> Bar:
     config = load_preset(PRESET)
     prepared = prepare(load_dataset(DATA), config, newcomers=False)
-    graph = build_training_graph(prepared.dataset.observed, prepared.num_seen, prepared.seen_neighbors, CPU)
+    graph = build_graph_tensors(prepared.dataset.observed, prepared.num_seen, prepared.seen_neighbors, CPU)
     by_product, by_gathering = layer_on(half_believed(graph), graph.num_relations, config.model.dim)
     assert same(by_product(), by_gathering())
     torch.set_num_threads(1)
@@ -252,7 +252,7 @@ def nearby_paths() -> Bar:
     taken = []
     for silent in (True, False):
         with steady(CPU, 1):
-            trainer = PathTrainer(graph, count, 100, 0, CPU, silent)
+            trainer = PropagationTrainer(graph, count, 100, 0, CPU, silent)
             trainer.step(0)
             taken.append(best_processor_seconds(2, functools.partial(trainer.step, 1)))
     detail = f"{1000 * taken[1]:.0f} ms against {1000 * taken[0]:.0f} ms, {len(graph):,} facts, {count:,} entities"
@@ -286,7 +286,7 @@ def take_steps(facts: int, fanout: int | None = None) -> None:
     """In a process of its own: the best time of a step, and the memory of steps beyond that of an idle program."""
     idle = memory("VmRSS")
     graph = made_up(facts, np.random.default_rng(0))
-    training_graph = build_training_graph(graph, graph.num_entities, None, CPU)
+    training_graph = build_graph_tensors(graph, graph.num_entities, None, CPU)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew: building the graph is no step
     with steady(CPU, 1):
         trainer = _FewSteps(step_settings(facts, fanout), training_graph, CPU)
@@ -351,7 +351,7 @@ def drawn_neighbours(facts: int, whole: dict[str, float]) -> list[Bar]:
 
 def fanout_matters() -> bool:
     graph = made_up(10 * FACTS_A_BATCH, np.random.default_rng(0))
-    training_graph = build_training_graph(graph, graph.num_entities, None, CPU)
+    training_graph = build_graph_tensors(graph, graph.num_entities, None, CPU)
     with steady(CPU, 1):
         settings = (step_settings(len(graph), fanout) for fanout in (None, 1))
         losses = {_FewSteps(config, training_graph, CPU).epoch(0).loss for config in settings}

@@ -29,13 +29,14 @@ from harness import Bar, finish
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import InductiveDataset
-from newcomer.nn import fused, fused_layer
-from newcomer.nn.sparse import Rows, weighted_sum
-from newcomer.training.conditions import DEVICES, choose_device
-from newcomer.training.fit import Fitted, Listener, fit
-from newcomer.training.graph import TrainingGraph
-from newcomer.training.loop import Trainer
-from newcomer.training.path_training import PathTrainer
+from newcomer.models.embedding.graph_tensors import GraphTensors
+from newcomer.models.propagation import gpu as fused
+from newcomer.models.propagation import gpu_layer as fused_layer
+from newcomer.models.sparse import Rows, weighted_sum
+from newcomer.training.embedding import Trainer
+from newcomer.training.pipeline import Fitted, Listener, fit
+from newcomer.training.propagation import PropagationTrainer
+from newcomer.training.runtime import DEVICES, choose_device
 
 EPOCHS = 5
 EPOCH_SECONDS, FIT_SECONDS = 1.5, 180.0
@@ -144,7 +145,7 @@ def epochs(dataset: InductiveDataset, config: Config, report: Report) -> Fitted:
     return fitted
 
 
-def parts(graph: TrainingGraph, config: Config, report: Report) -> None:
+def parts(graph: GraphTensors, config: Config, report: Report) -> None:
     """One epoch with a wait around every part: the sum is more than an epoch takes without waiting."""
     trainer = Trainer(config, graph, report.device)
     trainer.epoch(0)
@@ -155,7 +156,7 @@ def parts(graph: TrainingGraph, config: Config, report: Report) -> None:
     print(watch.table())
 
 
-def layers(graph: TrainingGraph, config: Config, report: Report) -> None:
+def layers(graph: GraphTensors, config: Config, report: Report) -> None:
     """A structure-aware layer, forward and backward, by sparse product and by gather + index_add."""
     by_product, by_gathering = layer_on(half_believed(graph), graph.num_relations, config.model.dim)
     fast, slow = (seconds_of(work, report.device) for work in (by_product, by_gathering))
@@ -163,7 +164,7 @@ def layers(graph: TrainingGraph, config: Config, report: Report) -> None:
     report.add("seconds of a structure layer, forward and backward", figures)
 
 
-def products(graph: TrainingGraph, config: Config, report: Report) -> None:
+def products(graph: GraphTensors, config: Config, report: Report) -> None:
     """Bytes a second of the sum over neighbours, on the data set's edges and on made-up ones, beside a copy's."""
     copied = copy_speed(report.device)
     report.add("bytes a second of a copy on the device, read and written", {"copy": copied})
@@ -231,7 +232,7 @@ def paths(dataset: InductiveDataset, report: Report) -> None:
 def path_steps(dataset: InductiveDataset, device: torch.device) -> dict[str, Any]:
     """Seconds a step after a first few, the most memory, and the last loss."""
     steps, wait = PATH_STEPS[device.type], wait_for(device)
-    trainer = PathTrainer(dataset.observed, int(dataset.is_seen.sum()), 10 * steps, 0, device)
+    trainer = PropagationTrainer(dataset.observed, int(dataset.is_seen.sum()), 10 * steps, 0, device)
     for number in range(2):
         trainer.step(number)
     if device.type == "cuda":

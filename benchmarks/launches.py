@@ -31,9 +31,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bench_training import CPU, PRESET
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
-from newcomer.nn import encoders, sparse
-from newcomer.training.graph import TrainingGraph, build_training_graph
-from newcomer.training.loop import Trainer
+from newcomer.models import sparse
+from newcomer.models.embedding import encoders
+from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.training.embedding import Trainer
 from newcomer.training.preparation import prepare
 
 SOURCES = str(Path(sparse.__file__).parent.parent)
@@ -117,14 +118,14 @@ def fused_dropout(values: Tensor, share: float, training: bool) -> Tensor:
     return torch.native_dropout(values, share, training)[0] if training else values
 
 
-def trainer_on(graph: TrainingGraph, config: Config) -> Trainer:
+def trainer_on(graph: GraphTensors, config: Config) -> Trainer:
     trainer = Trainer(config, graph, CPU)
     trainer.optimiser = torch.optim.Adam(trainer.model.parameters(), lr=config.training.lr, fused=True)
     trainer.model.train()
     return trainer
 
 
-def counted(graph: TrainingGraph, config: Config) -> Launches:
+def counted(graph: GraphTensors, config: Config) -> Launches:
     """The operations of a few steps, after two that are not counted: what is found once is found by then."""
     trainer, generator = trainer_on(graph, config), torch.Generator().manual_seed(0)
     batches = list(trainer._batches(generator))
@@ -138,7 +139,7 @@ def counted(graph: TrainingGraph, config: Config) -> Launches:
     return launches
 
 
-def step_seconds(graph: TrainingGraph, config: Config) -> float:
+def step_seconds(graph: GraphTensors, config: Config) -> float:
     """The shortest of several steps."""
     trainer, generator, best = trainer_on(graph, config), torch.Generator().manual_seed(0), float("inf")
     batches = list(trainer._batches(generator))
@@ -150,9 +151,9 @@ def step_seconds(graph: TrainingGraph, config: Config) -> float:
     return best
 
 
-def graph_of(data: str, config: Config) -> TrainingGraph:
+def graph_of(data: str, config: Config) -> GraphTensors:
     prepared = prepare(load_dataset(data), config, newcomers=False)
-    return build_training_graph(prepared.dataset.observed, prepared.num_seen, prepared.seen_neighbors, CPU)
+    return build_graph_tensors(prepared.dataset.observed, prepared.num_seen, prepared.seen_neighbors, CPU)
 
 
 def show(title: str, counts: Counter[str], most: int) -> None:

@@ -24,20 +24,22 @@ import torch
 
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
+from newcomer.evaluation.ranking import Queries, RankingProtocol, evaluate_under
 from newcomer.graph import Graph, InductiveDataset, Mask
+from newcomer.models.embedding.scorer import ModelScorer
+from newcomer.models.ensemble import COMPANY, FEATURES, PATHS, features_of
+from newcomer.models.propagation.wide import path_scorer
+from newcomer.models.scorer import Scorer
 from newcomer.reproduction.cells import commit
-from newcomer.rules.company import Company
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
-from newcomer.tasks.link_prediction import Queries, RankingProtocol, Scorer, evaluate_under
-from newcomer.training.affording import stays_nearby
-from newcomer.training.blend import COMPANY, PATHS, VOICES, Examples, examples, voices_of, weights_for
-from newcomer.training.conditions import DEVICES, choose_device, settled, steady
-from newcomer.training.fit import Fitted, fit
-from newcomer.training.path_training import PathTrainer
-from newcomer.training.scorer import ModelScorer
-from newcomer.training.validation import Exam, hold_out_newcomers
-from newcomer.training.wide_paths import path_scorer
+from newcomer.rules.similarity import Company
+from newcomer.training.cost_model import stays_local
+from newcomer.training.ensemble_weights import Examples, examples, weights_for
+from newcomer.training.holdout import HoldOut, hold_out_newcomers
+from newcomer.training.pipeline import Fitted, fit
+from newcomer.training.propagation import PropagationTrainer
+from newcomer.training.runtime import DEVICES, choose_device, settled, steady
 
 RULE_VOICES = ("order", "confidence", "odds")
 TOGETHER = {  # what is left out at once
@@ -51,7 +53,7 @@ TOGETHER = {  # what is left out at once
     "without newcomer": ("newcomer",),
     "without company": (COMPANY,),
     "without paths": (PATHS,),
-    "network and newcomer alone": tuple({*VOICES, COMPANY, PATHS} - {"network", "newcomer"}),
+    "network and newcomer alone": tuple({*FEATURES, COMPANY, PATHS} - {"network", "newcomer"}),
 }
 METRICS = ("mrr", "hits@1", "hits@10", "mr")
 
@@ -100,7 +102,7 @@ def cross_scores(
     return found
 
 
-def graded(exam: Exam, scores: npt.NDArray[np.float32]) -> dict[str, Any]:
+def graded(exam: HoldOut, scores: npt.NDArray[np.float32]) -> dict[str, Any]:
     """Figures under each filter, and of pairs that no known fact ties yet."""
     filters = ("known",) if exam.full is None else ("known", "full")
     protocols = [RankingProtocol(filter=name) for name in filters]
@@ -114,7 +116,7 @@ def graded(exam: Exam, scores: npt.NDArray[np.float32]) -> dict[str, Any]:
     return figures
 
 
-def linked(exam: Exam) -> Mask:
+def linked(exam: HoldOut) -> Mask:
     """Whether a query's entity is tied to its answer already."""
     facts = exam.dataset.own_facts
     pairs = zip(exam.queries.entity.tolist(), exam.queries.answer.tolist(), strict=True)
@@ -129,22 +131,22 @@ def first_half(queries: Queries, seed: int) -> Mask:
     return half
 
 
-def paths_of(exam: Exam, config: Config, device: torch.device) -> Scorer | None:
+def paths_of(exam: HoldOut, config: Config, device: torch.device) -> Scorer | None:
     """What paths say, where they have a say."""
     if not config.model.propagation:
         return None
     observed, seen = exam.dataset.observed, int(exam.dataset.is_seen.sum())
     with steady(device, 1):
-        silent = device.type == "cpu" and stays_nearby(observed, seen)  # as a training decides it
-        trainer = PathTrainer(observed, seen, config.training.propagation_steps, config.seed, device, silent)
+        silent = device.type == "cpu" and stays_local(observed, seen)  # as a training decides it
+        trainer = PropagationTrainer(observed, seen, config.training.propagation_steps, config.seed, device, silent)
         for number in range(trainer.steps):
             trainer.step(number)
-    return path_scorer(trainer.network, exam.dataset, seen, device, config.model.hears_wide)
+    return path_scorer(trainer.network, exam.dataset, seen, device, config.model.propagates_newcomers)
 
 
 def unweighed(config: Config) -> Config:
     """The same vectors and rules without weights, which are learned here, by halves; paths come with weights only."""
-    return with_overrides(config, ["model.evidence=false", "model.company=false", "model.propagation=false"])
+    return with_overrides(config, ["model.ensemble=false", "model.graph_statistics=false", "model.propagation=false"])
 
 
 def rows(
@@ -156,8 +158,8 @@ def rows(
     exam = hold_out_newcomers(dataset, config, full)
     network, half = network_of(fitted), first_half(exam.queries, config.seed)
     everyone, paths = len(exam.dataset.entities), paths_of(exam, config, choose_device(device))
-    names = voices_of(config.model.company, paths is not None)
-    ranker = ranker_of(fitted.rules, exam.dataset, threads, config.model.company)
+    names = features_of(config.model.graph_statistics, paths is not None)
+    ranker = ranker_of(fitted.rules, exam.dataset, threads, config.model.graph_statistics)
     batches = list(examples(network, ranker, exam.dataset, exam.queries, everyone, paths))
     for name, silent in TOGETHER.items():
         if len(silent) != 1 or silent[0] in names:
@@ -169,7 +171,7 @@ def rows(
         del mined
     for kind in np.unique(fitted.rules.kinds).tolist():
         left = fitted.rules.where(fitted.rules.kinds != kind)
-        ranker = ranker_of(left, exam.dataset, threads, config.model.company)
+        ranker = ranker_of(left, exam.dataset, threads, config.model.graph_statistics)
         if kind == Kind.ONE:  # counted ones are of this kind
             ranker = replace(ranker, ties=None)
         batches = list(examples(network, ranker, exam.dataset, exam.queries, everyone, paths))

@@ -24,17 +24,17 @@ from newcomer.data import load_dataset
 from newcomer.files import fresh_file
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.plans import cells_of, load_plan
-from newcomer.training.conditions import DEVICES
-from newcomer.training.fit import fit
+from newcomer.training.pipeline import fit
+from newcomer.training.runtime import DEVICES
 
 NETWORKS = ("mean", "lstm", "lan", "vn")
 DECODERS = ("distmult", "transe", "complex")
 LENGTH = ("training.epochs=12", "training.validate_every=6", "training.final_fit=false")
-OWN = ("training.loss=softmax", "model.own_answers=true")  # answers by their trained vectors, against everyone
-ENCODED = ("training.loss=softmax", "model.own_answers=false")  # answers encoded, against some that are drawn
+OWN = ("training.loss=softmax", "model.answers_by_input=true")  # answers by their trained vectors, against everyone
+ENCODED = ("training.loss=softmax", "model.answers_by_input=false")  # answers encoded, against some that are drawn
 RATES = ("0.002", "0.005", "0.01")
 SEARCHED = {"fb15k-subject-10": "link-prediction", "wn11-object-5000": "classification"}  # data set: its plan
-EVERYONE = "training.rivals=50000"
+EVERYONE = "training.softmax_negatives=50000"
 BEFORE = ("training.lr=0.005", "training.batches=100", "training.hide_pairs=false", "training.newcomer_answers=0")
 START: dict[str, dict[str, tuple[str, ...]]] = {  # before the search; since then the presets have what it found
     "fb15k-subject-10": {
@@ -92,7 +92,7 @@ def judged(network: str, rate: float) -> Iterator[tuple[str, ...]]:
     yield (HIDDEN,)
     yield ("model.dropout=0.1",)
     # Who is pooled from neighbours has no vector of its own to be without.
-    yield (AS_NEW,) if network == "vn" else (*OWN, "training.rivals=2000")
+    yield (AS_NEW,) if network == "vn" else (*OWN, "training.softmax_negatives=2000")
 
 
 CHANGES = {"fb15k-subject-10": ranked, "wn11-object-5000": judged}

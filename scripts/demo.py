@@ -17,8 +17,8 @@ from typing import Any
 from newcomer import load_dataset
 from newcomer.cli.app import app
 from newcomer.errors import NewcomerError
+from newcomer.rules.files.rule_table import read_rule_table
 from newcomer.rules.rule import Kind, Rule
-from newcomer.rules.rulefiles import read_rule_table
 
 NEWCOMER = "Atlantis"
 FACTS = [(NEWCOMER, "borders", "Portugal"), (NEWCOMER, "borders", "Spain"), (NEWCOMER, "speaks", "Portuguese")]

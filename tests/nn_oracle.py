@@ -7,12 +7,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from newcomer.nn.decoders import DECODERS, Decoder
-from newcomer.nn.encoders import LANEncoder, LSTMEncoder, ProjectingEncoder, RelationalEncoder, scrambled
-from newcomer.nn.factory import ENCODERS
-from newcomer.nn.foldin import RIDGE, FoldInEncoder
-from newcomer.nn.layers import Edges, QueryLayer, StructureLayer
-from newcomer.nn.sparse import Rows
+from newcomer.models.embedding.decoders import DECODERS, Decoder
+from newcomer.models.embedding.encoders import LANEncoder, LSTMEncoder, ProjectingEncoder, RelationalEncoder, scrambled
+from newcomer.models.embedding.foldin import RIDGE, FoldInEncoder
+from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.sparse import Rows
+from newcomer.models.vn.layers import Edges, QueryLayer, StructureLayer
 
 Edge = tuple[int, int, float]  # relation, neighbour, weight
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from newcomer.data import write_dataset
+from newcomer.evaluation.classification import labelled
 from newcomer.graph import InductiveDataset
 from newcomer.reproduction.cells import Workshop
 from newcomer.reproduction.plans import Cell, chosen_cells, load_plan
 from newcomer.reproduction.sources import Sources
-from newcomer.tasks.triple_classification import labelled
-from newcomer.training.fit import Listener
+from newcomer.training.pipeline import Listener
 from training_world import citizen, parts, world
 
 SMALL = (

@@ -12,20 +12,19 @@ TESTS = Path(__file__).parent
 LEVELS = [
     {"errors"},
     {"config", "files", "graph"},
-    {"data", "rules", "nn", "tasks"},
-    {"bundle"},
+    {"data", "rules"},
+    {"models"},
+    {"evaluation"},
     {"training"},
     {"predictor"},
     {"service", "reproduction"},
     {"cli"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-TORCH_FREE = {"errors", "config", "files", "graph", "data", "rules", "tasks"}
+TORCH_FREE = {"errors", "config", "files", "graph", "data", "rules"}
 # Modules whose behaviour is tested through another one's test file.
 TESTED_ELSEWHERE = {"cli/common.py": "test_cli.py", "cli/app.py": "test_cli.py"}
 TESTED_ELSEWHERE |= {f"config/{name}.py": "test_config.py" for name in ("fields", "settings", "reading")}
-TESTED_ELSEWHERE |= {f"nn/{name}.py": "test_propagation.py" for name in ("fused", "fused_kernels")}
-TESTED_ELSEWHERE |= {"nn/fused_layer_kernels.py": "test_fused_layer.py"}
 
 
 def modules() -> list[Path]:

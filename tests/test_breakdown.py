@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from conftest import complaint, make_dataset, needs_data
 from newcomer.data import load_dataset
-from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
-from newcomer.tasks import metrics
-from newcomer.tasks.breakdown import BREAKDOWNS, Group, breakdown, to_rows
-from newcomer.tasks.link_prediction import (
+from newcomer.evaluation import metrics
+from newcomer.evaluation.breakdown import BREAKDOWNS, Group, breakdown, to_rows
+from newcomer.evaluation.metrics import METRICS, bootstrap_mean, paired_bootstrap, summary
+from newcomer.evaluation.ranking import (
     Queries,
     RankingProtocol,
     RankingResult,
@@ -24,7 +24,7 @@ from newcomer.tasks.link_prediction import (
     compare,
     queries_of,
 )
-from newcomer.tasks.metrics import METRICS, bootstrap_mean, paired_bootstrap, summary
+from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
 
 
 def ranked(

@@ -1,7 +1,8 @@
 """A trained model as a folder: it comes back as it was, or one sentence says which file is to blame.
 
-Covers newcomer.bundle.parts, newcomer.bundle.manifest, newcomer.bundle.tables, newcomer.bundle.rules,
-newcomer.bundle.virtual, newcomer.bundle.writing and newcomer.bundle.reading.
+Covers newcomer.models.bundle.parts, newcomer.models.bundle.manifest, newcomer.models.bundle.tables,
+newcomer.models.bundle.rules,
+newcomer.models.bundle.virtual, newcomer.models.bundle.writing and newcomer.models.bundle.reading.
 """
 
 import hashlib
@@ -23,7 +24,10 @@ from safetensors.numpy import save_file
 
 from conftest import complaint, make_dataset
 from newcomer import __version__
-from newcomer.bundle import (
+from newcomer.config import config_hash, load_preset, with_overrides
+from newcomer.errors import DatasetError, InputError, OptionError, OutputError
+from newcomer.graph import Graph, TripleArray, Vocabulary
+from newcomer.models.bundle import (
     KNOWN,
     MANIFEST,
     REQUIRED,
@@ -36,13 +40,10 @@ from newcomer.bundle import (
     write_bundle,
     writing,
 )
-from newcomer.config import config_hash, load_preset, with_overrides
-from newcomer.errors import DatasetError, InputError, OptionError, OutputError
-from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules.neighbors import LOGIC, PATH, NeighborLimits, VirtualNeighbors, virtual_neighbors
-from newcomer.rules.paths import PathLimits
+from newcomer.rules.files.rule_table import write_rules
+from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
-from newcomer.rules.rulefiles import write_rules
+from newcomer.rules.virtual_neighbors import LOGIC, PATH, NeighborLimits, VirtualNeighbors, virtual_neighbors
 
 ODD = ["", "x", "_", " two  words ", "a\tb", "line\nfeed", "\r", "\0", '"q"', "\\", "é", "e\u0301", "\u2028", "🜚", "=>"]
 RELATIONS = ["knows", "likes, (much)", "né\tà\n"]

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from conftest import complaint, make_dataset
 from newcomer.errors import DatasetError
-from newcomer.graph import Vocabulary
-from newcomer.tasks import calibration
-from newcomer.tasks.calibration import (
+from newcomer.evaluation import calibration
+from newcomer.evaluation.calibration import (
     Calibration,
     Curve,
     Overheard,
@@ -24,11 +23,12 @@ from newcomer.tasks.calibration import (
     evidence,
     fit_curve,
     isotonic,
-    plain_truths,
     pooled,
     reliability,
     triple_evidence,
+    uncalibrated,
 )
+from newcomer.graph import Vocabulary
 
 NOTHING = np.empty((0, 2))
 DATASET = make_dataset(
@@ -105,9 +105,9 @@ def test_only_the_best_share_and_whoever_is_below_is_compared_with_them():
 
 def test_plain_truths():
     scores = np.array([0.0, np.log(3), 0.0])
-    assert plain_truths(scores, np.array([1]), shares=True) == pytest.approx([3 / 5])
-    assert plain_truths(scores, np.array([1, 0]), shares=False) == pytest.approx([3 / 4, 1 / 2])
-    assert plain_truths(np.array([-1e5, 1e5]), np.array([0, 1]), shares=False) == pytest.approx([0, 1])
+    assert uncalibrated(scores, np.array([1]), shares=True) == pytest.approx([3 / 5])
+    assert uncalibrated(scores, np.array([1, 0]), shares=False) == pytest.approx([3 / 4, 1 / 2])
+    assert uncalibrated(np.array([-1e5, 1e5]), np.array([0, 1]), shares=False) == pytest.approx([0, 1])
 
 
 def sampled(size: int, seed: int = 0) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -209,7 +209,7 @@ def test_what_is_heard_are_the_best_answers_that_are_not_known():
     order = best(row, known, 3)
     assert DATASET.entities.id("a") not in order
     assert np.array_equal(found.evidence[:3], evidence(row, known, order))
-    assert np.array_equal(found.plain[:3], plain_truths(row, order, shares=True))
+    assert np.array_equal(found.plain[:3], uncalibrated(row, order, shares=True))
     true = {DATASET.entities.id(name) for name in "bc"}
     assert found.right[:3].tolist() == [place in true for place in order.tolist()]
     assert len(found.where(found.place == 0)) == 2

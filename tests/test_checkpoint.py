@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 from conftest import complaint
 from newcomer.errors import InputError, OutputError
+from newcomer.models.embedding.graph_tensors import build_graph_tensors
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.training import checkpoint
 from newcomer.training.checkpoint import (
@@ -28,8 +29,7 @@ from newcomer.training.checkpoint import (
     trainer_tensors,
     write_checkpoint,
 )
-from newcomer.training.graph import build_training_graph
-from newcomer.training.loop import Trainer
+from newcomer.training.embedding import Trainer
 from newcomer.training.preparation import prepare
 from nn_oracle import one_thread
 from training_world import settings, world
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 DATASET, CONFIG = world(), settings("model.dropout=0.2")
 IDENTITY = Identity.of(DATASET, CONFIG, None)
 PREPARED = prepare(DATASET, CONFIG)
-GRAPH = build_training_graph(DATASET.observed, PREPARED.num_seen, PREPARED.seen_neighbors, CPU)
+GRAPH = build_graph_tensors(DATASET.observed, PREPARED.num_seen, PREPARED.seen_neighbors, CPU)
 STATE = RunState(
     "search", 3, 2, {"mrr": 0.25, "mr": 4.0}, 1, {"queries": 3, "rules": None}, [{"epoch": 1, "loss": 0.1}]
 )

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from command_line import call, sentence
-from newcomer.bundle import write_bundle
+from newcomer.models.bundle import write_bundle
 from newcomer.predictor import load
-from newcomer.training.fit import fit
+from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import settings, world
 
@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two models, one of them not calibrated, the facts of newcomers, and triples to judge."""
     folder, dataset = tmp_path_factory.mktemp("classify"), world()
     for name, change in (("model", "training.epochs=2"), ("plain", "training.validation_rate=0")):
-        write_bundle(folder / name, fit(dataset, settings("model.evidence=yes", change), threads=1).bundle(dataset))
+        write_bundle(folder / name, fit(dataset, settings("model.ensemble=yes", change), threads=1).bundle(dataset))
     written(folder / "new.tsv", FACTS)
     written(folder / "asked.tsv", TRIPLES)
     return folder

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from command_line import Done, call, run, sentence
-from newcomer.bundle import read_bundle, write_bundle
 from newcomer.data import load_dataset, write_dataset
 from newcomer.data.cut import FactsCut
+from newcomer.evaluation.classification import labelled
 from newcomer.graph import InductiveDataset
-from newcomer.tasks.triple_classification import labelled
-from newcomer.training.fit import fit
+from newcomer.models.bundle import read_bundle, write_bundle
+from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import parts, settings, world
 

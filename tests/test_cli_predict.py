@@ -19,12 +19,12 @@ import pytest
 import torch
 
 from command_line import call, sentence
-from newcomer.bundle import write_bundle
 from newcomer.cli import written
 from newcomer.errors import OptionError
-from newcomer.predictor import Predictor, Visitors, load
-from newcomer.predictor.mind import Mind
-from newcomer.training.fit import fit
+from newcomer.models.bundle import write_bundle
+from newcomer.predictor import NewcomerBatches, Predictor, load
+from newcomer.predictor.engine import InferenceEngine
+from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, settings, world
 
@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, and the facts of two newcomers."""
     folder = tmp_path_factory.mktemp("predict")
     dataset = world()
-    write_bundle(folder / "model", fit(dataset, settings("model.evidence=yes"), threads=1).bundle(dataset))
+    write_bundle(folder / "model", fit(dataset, settings("model.ensemble=yes"), threads=1).bundle(dataset))
     (folder / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in FACTS))
     return folder
 
@@ -457,9 +457,9 @@ def test_lines_come_out_while_others_are_still_to_be_asked_about_and_nobody_stay
     printed: list[int] = []
     there: list[int] = []
     models: list[weakref.ref[Predictor]] = []
-    plain = Visitors.visits
+    plain = NewcomerBatches.visits
 
-    def watched(self: Visitors, of: object = None) -> Iterator[object]:
+    def watched(self: NewcomerBatches, of: object = None) -> Iterator[object]:
         for visit in plain(self, of):
             printed.append(sys.stdout.getvalue().count("\n"))
             models.append(weakref.ref(visit.model))
@@ -467,7 +467,7 @@ def test_lines_come_out_while_others_are_still_to_be_asked_about_and_nobody_stay
             yield visit
             del visit
 
-    monkeypatch.setattr(Visitors, "visits", watched)
+    monkeypatch.setattr(NewcomerBatches, "visits", watched)
     done = call("suggest", made / "model", "--facts", many, "--json", "--top", "2")
     assert done.returncode == 0 and printed == [0, 2, 6, 12, 14, 16, 18, 20, 22]
     assert max(there) <= 2  # the party that is asked about, and the one that goes
@@ -560,7 +560,7 @@ def test_explained_lines_have_all_that_the_words_have(made):
 
 def test_whom_an_answer_is_like_is_told_in_words_and_as_json(made):
     dataset = world()
-    heard = fit(dataset, settings("model.evidence=yes", "model.company=yes"), threads=1).bundle(dataset)
+    heard = fit(dataset, settings("model.ensemble=yes", "model.graph_statistics=yes"), threads=1).bundle(dataset)
     write_bundle(made / "hearing", heard)
     words = ("explain", "hearing", "--facts", "new.tsv", "--entity", "zoe", "--relation", "knows", "--top", "20")
     told, found = call(*words, cwd=made).stdout, lines(call(*words, "--json", cwd=made).stdout)
@@ -574,7 +574,7 @@ def test_whom_an_answer_is_like_is_told_in_words_and_as_json(made):
 
 def test_ways_to_an_answer_are_told_in_words_and_as_json_where_reasons_are_asked_for(made, monkeypatch):
     dataset = world()
-    changes = (*FOLDED, "model.evidence=yes", "model.propagation=yes", "training.propagation_steps=6")
+    changes = (*FOLDED, "model.ensemble=yes", "model.propagation=yes", "training.propagation_steps=6")
     write_bundle(made / "paths", fit(dataset, settings(*changes), threads=1).bundle(dataset))
     asked = ("paths", "--facts", "new.tsv", "--entity", "zoe", "--relation", "knows", "--top", "10")
     told = call("explain", *asked, cwd=made).stdout
@@ -584,7 +584,7 @@ def test_ways_to_an_answer_are_told_in_words_and_as_json_where_reasons_are_asked
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"])
         lower = f"without it the log share that paths give would be {one['loss']:.2f} lower"
         assert f"  a path leads there by {facts}; {lower}\n" in told
-    monkeypatch.setattr(Mind, "ways", None)  # it takes its time, so nobody else asks for it
+    monkeypatch.setattr(InferenceEngine, "ways", None)  # it takes its time, so nobody else asks for it
     assert call("predict", *asked, "--json", cwd=made).returncode == 0
     assert call("suggest", *asked[:5], cwd=made).returncode == 0
 

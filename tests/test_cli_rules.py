@@ -10,7 +10,7 @@ import pytest
 from command_line import call, run, sentence
 from newcomer.data import load_dataset, write_dataset
 from newcomer.data.cut import FactsCut
-from newcomer.rules.rulefiles import HEADER, read_rules
+from newcomer.rules.files.rule_table import HEADER, read_rules
 
 Put = Callable[[str, str | bytes], Path]
 KINDS = ("one", "two", "both", "three", "constant", "exists")

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from command_line import Done, call, environment, sentence
-from newcomer.bundle import read_bundle
 from newcomer.cli import tune as verb
 from newcomer.config import read_config
 from newcomer.data import load_dataset, write_dataset
-from newcomer.training.conditions import settled
-from newcomer.training.fit import Listener
+from newcomer.models.bundle import read_bundle
+from newcomer.training.pipeline import Listener
+from newcomer.training.runtime import settled
 from newcomer.training.tune import BEST, STUDY, TRIALS, Watcher
 from nn_oracle import one_thread
 from training_world import SMALL, Stopped, world

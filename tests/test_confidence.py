@@ -1,6 +1,6 @@
 """How much a model knows of an entity: counted facts, validation figures, and what the rules need next.
 
-Covers newcomer.predictor.confidence and newcomer.predictor.judging (with tests/test_predictor.py).
+Covers newcomer.predictor.confidence and newcomer.predictor.classifier (with tests/test_predictor.py).
 """
 
 from dataclasses import replace
@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from conftest import complaint
-from newcomer.bundle import write_bundle
 from newcomer.graph import Graph
+from newcomer.models.bundle import write_bundle
 from newcomer.predictor import Confidence, Lesson, Predictor, Suggestion, load
-from newcomer.predictor.book import Names
-from newcomer.predictor.confidence import Company, Teaching
-from newcomer.rules.index import RuleIndex
+from newcomer.predictor.confidence import Company, RuleReach
+from newcomer.predictor.fact_store import Names
 from newcomer.rules.rule import Kind, Rule, RuleSet
-from newcomer.training.fit import fit
+from newcomer.rules.rule_index import RuleIndex
+from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import parts, settings, world
 
@@ -38,9 +38,9 @@ def mask(*relations: int) -> np.ndarray:
     return has
 
 
-def teaching(*rules: Rule) -> Teaching:
+def teaching(*rules: Rule) -> RuleReach:
     listed = RuleSet.of(rules, SIZE)
-    return Teaching.of(RuleIndex(listed, listed.smoothed_confidence), SIZE)
+    return RuleReach.of(RuleIndex(listed, listed.smoothed_confidence), SIZE)
 
 
 def two(head: int, first: int, second: int, support: int, body: int) -> Rule:
@@ -70,7 +70,7 @@ def test_the_lesson_is_the_relation_from_which_rules_lead_to_more_right_answers(
 def test_rules_that_restate_a_fact_about_the_same_two_teach_nothing():
     restating = Rule(Kind.ONE, IN, BORDERS, support=9, body_size=9, pca_body_size=9, head_size=9)
     assert teaching(restating).lessons(mask(), np.ones(2 * SIZE), "x", NAMES) == ()
-    assert Teaching.of(None, SIZE).lessons(mask(), np.ones(2 * SIZE), "x", NAMES) == ()
+    assert RuleReach.of(None, SIZE).lessons(mask(), np.ones(2 * SIZE), "x", NAMES) == ()
 
 
 def test_a_rule_teaches_from_both_of_its_ends():
@@ -92,7 +92,7 @@ def test_company_counts_by_what_is_in_common():
 
 @cache
 def predictor() -> Predictor:
-    fitted = fit(DATASET, settings("model.evidence=yes", "model.constrained=no", "training.epochs=1"), device="cpu")
+    fitted = fit(DATASET, settings("model.ensemble=yes", "model.constrained=no", "training.epochs=1"), device="cpu")
     with TemporaryDirectory() as folder:
         write_bundle(Path(folder) / "m", fitted.bundle(DATASET))
         return load(Path(folder) / "m", threads=1)

@@ -34,7 +34,7 @@ from newcomer.config import (
 )
 from newcomer.data import split
 from newcomer.errors import InputError, OptionError
-from newcomer.rules import neighbors
+from newcomer.rules import virtual_neighbors as neighbors
 from newcomer.rules.rule import Kind
 
 PLAIN = Config(preset="custom")
@@ -69,13 +69,13 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "model.query_aware": st.booleans(),
     "model.residual": st.booleans(),
     "model.relation_shifts": st.booleans(),
-    "model.evidence": st.booleans(),
-    "model.company": st.booleans(),
+    "model.ensemble": st.booleans(),
+    "model.graph_statistics": st.booleans(),
     "model.propagation": st.sampled_from([True, False, "auto"]),
-    "model.wide_paths": st.booleans(),
-    "model.judge": st.booleans(),
+    "model.propagate_newcomers": st.booleans(),
+    "model.triple_classifier": st.booleans(),
     "model.constrained": st.booleans(),
-    "model.own_answers": st.booleans(),
+    "model.answers_by_input": st.booleans(),
     "training.edge_dropout": st.floats(0, 0.99),
     "training.hide_pairs": st.booleans(),
     "model.normalise": st.booleans(),
@@ -87,7 +87,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.epochs": COUNT,
     "training.batches": COUNT | st.none(),
     "training.negatives": COUNT,
-    "training.rivals": st.none() | COUNT,
+    "training.softmax_negatives": st.none() | COUNT,
     "training.loss": st.sampled_from(LOSSES),
     "training.own_weight": NOT_NEGATIVE,
     "training.optimiser": st.sampled_from(OPTIMISERS),
@@ -111,9 +111,9 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
 
 
 def go_together(settings: dict[str, Any]) -> bool:
-    if settings.get("model.propagation") is True and not settings.get("model.evidence"):
+    if settings.get("model.propagation") is True and not settings.get("model.ensemble"):
         return False
-    return not (settings.get("model.own_answers") and settings.get("training.newcomer_answers"))
+    return not (settings.get("model.answers_by_input") and settings.get("training.newcomer_answers"))
 
 
 SOME_SETTINGS = (
@@ -300,7 +300,7 @@ def test_values_are_checked_however_a_config_is_made():
             "model.decoder is transe, but the encoder foldin needs distmult or complex; change either, or take "
             "--preset paper-fb15k",
         ),
-        (["model.own_answers=no"], "model.own_answers is false, but must be true for the encoder foldin"),
+        (["model.answers_by_input=no"], "model.answers_by_input is false, but must be true for the encoder foldin"),
         (
             ["training.newcomer_share=0.5"],
             "training.newcomer_share is 0.5, but must be 0 for the encoder foldin: newcomers are solved for",
@@ -308,14 +308,14 @@ def test_values_are_checked_however_a_config_is_made():
     ],
 )
 def test_what_fold_in_cannot_do_is_refused(changes, sentence):
-    folded = with_overrides(PLAIN, ["model.encoder=foldin", "model.own_answers=yes", "training.newcomer_share=0"])
+    folded = with_overrides(PLAIN, ["model.encoder=foldin", "model.answers_by_input=yes", "training.newcomer_share=0"])
     assert str(complaint(with_overrides, folded, changes)) == sentence
     assert with_overrides(folded, [*changes, "model.encoder=lan"]).model.encoder == "lan"
 
 
 def test_own_answers_cannot_practise_being_new():
-    changes = ["training.newcomer_answers=0.5", "model.own_answers=yes"]
-    sentence = "training.newcomer_answers is 0.5, but must be 0 with model.own_answers: none is embedded"
+    changes = ["training.newcomer_answers=0.5", "model.answers_by_input=yes"]
+    sentence = "training.newcomer_answers is 0.5, but must be 0 with model.answers_by_input: none is embedded"
     assert str(complaint(with_overrides, PLAIN, changes)) == sentence
     assert with_overrides(PLAIN, changes[:1]).training.newcomer_answers == 0.5
 

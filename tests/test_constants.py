@@ -7,10 +7,10 @@ import pytest
 
 from newcomer.errors import OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules import constants
-from newcomer.rules.constants import ConstantLimits, mine_constants
+from newcomer.rules.files.rule_table import write_rules
+from newcomer.rules.mining.constants import ConstantLimits, mine_constants
+from newcomer.rules.mining.plan import constants
 from newcomer.rules.rule import COLUMNS, Kind, RuleSet
-from newcomer.rules.rulefiles import write_rules
 
 EVERYTHING = ConstantLimits(min_support=1, min_confidence=0.0)
 Key = tuple[int, int, int, int, int]  # kind, head, head constant, body, body constant

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from newcomer.errors import OptionError
-from newcomer.nn.decoders import DECODERS, Decoder, DotDecoder, TransE, make_decoder
+from newcomer.models.embedding.decoders import DECODERS, Decoder, DotDecoder, TransE, make_decoder
 
 RELATIONS, DIM, GAMMA = 3, 6, 12.0
 

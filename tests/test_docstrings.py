@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import newcomer
-from newcomer.bundle import write_bundle
+from newcomer.models.bundle import write_bundle
 from newcomer.predictor import Predictor
-from newcomer.training.fit import fit
+from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import settings, world
 
@@ -27,7 +27,7 @@ MODULES = [
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model of a small world, called as in the examples."""
     folder, dataset = tmp_path_factory.mktemp("examples"), world()
-    write_bundle(folder / "people", fit(dataset, settings("model.evidence=yes"), threads=1).bundle(dataset))
+    write_bundle(folder / "people", fit(dataset, settings("model.ensemble=yes"), threads=1).bundle(dataset))
     return folder
 
 

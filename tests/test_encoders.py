@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from conftest import complaint
-from newcomer.nn import encoders
-from newcomer.nn.decoders import make_decoder
-from newcomer.nn.encoders import Encoder, LANEncoder, NeighborEncoder, States, join_edges
-from newcomer.nn.factory import ENCODERS, make_encoder
-from newcomer.nn.foldin import FoldInEncoder
-from newcomer.nn.layers import Edges
+from newcomer.models.embedding import encoders
+from newcomer.models.embedding.decoders import make_decoder
+from newcomer.models.embedding.encoders import Encoder, LANEncoder, NeighborEncoder, States, join_edges
+from newcomer.models.embedding.foldin import FoldInEncoder
+from newcomer.models.embedding.registry import ENCODERS, make_encoder
+from newcomer.models.vn.layers import Edges
 from nn_oracle import LOOPS, edges_of, lists_of, most_likely, query_loop, random_edges, relational_loop, structure_loop
 
 DIM, RELATIONS, SEEN = 4, 3, 7
@@ -286,7 +286,7 @@ def test_relational_attention_is_what_the_vector_is_made_of(seed):
     states = encoder.states(edges)
     for entity, query in zip(*(ids.tolist() for ids in everything()), strict=True):
         asked = torch.tensor([entity]), torch.tensor([query])
-        shares = encoder.weighing(states, *asked).detach()
+        shares = encoder.ensemble_learner(states, *asked).detach()
         columns = edges.rows.pick(asked[0])[0].columns
         expected = torch.zeros(SEEN, dtype=torch.float64).index_add(0, columns, shares)
         torch.testing.assert_close(encoder.embed(states, *asked)[0].detach(), expected)

@@ -7,24 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from test_training import CPU, GRAPH, config_of, same, trained
 from torch import Tensor
 
 import newcomer
-from newcomer.bundle import read_bundle, write_bundle
 from newcomer.config import load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.errors import DatasetError
-from newcomer.nn.decoders import DECODERS, Decoder, make_decoder
-from newcomer.nn.encoders import States
-from newcomer.nn.factory import make_encoder
-from newcomer.nn.foldin import MOST_EXCESS, RIDGE, RIVALS, FoldInEncoder
+from newcomer.models.bundle import read_bundle, write_bundle
+from newcomer.models.embedding.decoders import DECODERS, Decoder, make_decoder
+from newcomer.models.embedding.encoders import States
+from newcomer.models.embedding.foldin import MOST_EXCESS, RIDGE, RIVALS, FoldInEncoder
+from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.models.embedding.registry import make_encoder
 from newcomer.predictor import Predictor
-from newcomer.training.fit import fit
-from newcomer.training.graph import TrainingGraph, build_training_graph
-from newcomer.training.loop import Trainer
+from newcomer.training.embedding import Trainer
+from newcomer.training.pipeline import fit
 from nn_oracle import Edge, edges_of, most_likely, one_thread, random_edges, unlikeliness
 from rule_oracle import graph_of, random_rows
-from test_training import CPU, GRAPH, config_of, same, trained
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 DIM, RELATIONS, SEEN = 6, 3, 9
@@ -203,7 +203,7 @@ def test_shares_are_those_of_the_pulls_along_the_query(seed):
     vector = states.layers[0][SEEN].detach()
     heard = facts[:-1]
     for query in range(2 * RELATIONS):
-        shares = encoder.weighing(states, torch.tensor([SEEN]), torch.tensor([query]))
+        shares = encoder.ensemble_learner(states, torch.tensor([SEEN]), torch.tensor([query]))
         assert float(shares.sum()) == pytest.approx(1) and float(shares.min()) >= 0 and shares[-1] == 0
         asked = decoder_of(encoder).asked(vector[None], decoder_of(encoder).relation_vectors(torch.tensor([query])))[0]
         expected = []
@@ -214,7 +214,7 @@ def test_shares_are_those_of_the_pulls_along_the_query(seed):
             expected.append(max(0.0, float((seen_so[0] @ asked).detach())))
         total = sum(expected)
         assert shares[:-1].tolist() == pytest.approx([one / total for one in expected], abs=1e-6)
-    nobody = encoder.weighing(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
+    nobody = encoder.ensemble_learner(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
     assert nobody.shape == (0,)
 
 
@@ -266,10 +266,10 @@ def test_rivals_stand_for_everyone():
 # In training ---------------------------------------------------------------------------------------------------------
 
 
-def unheard_of() -> TrainingGraph:
+def unheard_of() -> GraphTensors:
     """A graph that has a relation nobody told of."""
     rows = random_rows(np.random.default_rng(0), 12, RELATIONS - 1, 30)
-    return build_training_graph(graph_of(rows, 12, RELATIONS), 12, None, CPU)
+    return build_graph_tensors(graph_of(rows, 12, RELATIONS), 12, None, CPU)
 
 
 @every_decoder
@@ -305,7 +305,7 @@ def test_a_question_nobody_told_of_is_answered_by_who_is_like_the_known_answers(
     torch.testing.assert_close(found[0], best.to(found), rtol=0, atol=0.02)
     scores = model.decoder.fit_candidates(found[:1], encoder.vectors.detach())[0]
     assert scores[[2, 7]].min() > scores.median(), "the known answers are likely ones"
-    shares = encoder.weighing(both, asked[0][:1], asked[1][:1])
+    shares = encoder.ensemble_learner(both, asked[0][:1], asked[1][:1])
     weighed = dict(zip([column for _, column, _ in sorted(told + answers)], shares.tolist(), strict=True))
     assert weighed[3] == weighed[5] == 0.0 and weighed[2] > 0 and weighed[7] > 0
 

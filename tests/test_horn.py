@@ -12,10 +12,10 @@ import pytest
 
 from newcomer.errors import OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules import horn
-from newcomer.rules.horn import MiningLimits, improving, mine, tail_side
+from newcomer.rules.files.rule_table import write_rules
+from newcomer.rules.mining.horn import MiningLimits, improving, mine, tail_side
+from newcomer.rules.mining.plan import horn
 from newcomer.rules.rule import Kind, RuleSet
-from newcomer.rules.rulefiles import write_rules
 
 EVERYTHING = MiningLimits(min_support=1, min_head_coverage=0.0)
 Pairs = set[tuple[int, int]]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from newcomer.nn.layers import QueryLayer, StructureLayer, glorot
+from newcomer.models.vn.layers import QueryLayer, StructureLayer, glorot
 from nn_oracle import edges_of, lists_of, one_thread, query_loop, random_edges, structure_loop
 
 SEEDS = range(4)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import complaint
-from newcomer.tasks import metrics
-from newcomer.tasks.metrics import EXPECTED, METRICS, bootstrap, expected_summary, summary
+from newcomer.evaluation import metrics
+from newcomer.evaluation.metrics import EXPECTED, METRICS, bootstrap, expected_summary, summary
 
 RANKS = np.array([1.0, 2.0, 4.0, 11.0])
 CANDIDATES = np.array([11, 5, 9, 15])

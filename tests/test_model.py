@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from newcomer.nn.decoders import DECODERS, make_decoder
-from newcomer.nn.encoders import LANEncoder, States
-from newcomer.nn.factory import make_encoder
-from newcomer.nn.layers import Edges
-from newcomer.nn.model import Model, Negatives
+from newcomer.models.embedding.decoders import DECODERS, make_decoder
+from newcomer.models.embedding.encoders import LANEncoder, States
+from newcomer.models.embedding.model import Model, Negatives
+from newcomer.models.embedding.registry import make_encoder
+from newcomer.models.vn.layers import Edges
 from nn_oracle import ENCODER_DECODERS, random_edges
 
 DIM, RELATIONS, SEEN = 4, 3, 7
@@ -22,12 +22,12 @@ NEGATIVES = Negatives(
 every_pair = pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
 
 
-def model_of(encoder: str, decoder: str = "complex", own_answers: bool = False) -> tuple[Model, Edges]:
+def model_of(encoder: str, decoder: str = "complex", answers_by_input: bool = False) -> tuple[Model, Edges]:
     generator, edges = torch.Generator().manual_seed(0), random_edges(0)
     encoding = make_encoder(encoder, SEEN, RELATIONS, DIM, 0.0, generator).double()
     if isinstance(encoding, LANEncoder):
         encoding.learn_implications(edges)
-    return Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator), own_answers).double(), edges
+    return Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator), answers_by_input).double(), edges
 
 
 def along(model: Model, triples: Tensor = TRIPLES) -> Tensor:
@@ -114,7 +114,7 @@ def with_newcomers(model: Model, edges: Edges) -> States:
 
 @every_pair
 def test_own_answers_are_trained_vectors_and_newcomers_are_encoded(encoder, decoder):
-    model, edges = model_of(encoder, decoder, own_answers=True)
+    model, edges = model_of(encoder, decoder, answers_by_input=True)
     states = with_newcomers(model, edges)
     everyone = torch.arange(SEEN + NEW)
     for relation in range(2 * RELATIONS):
@@ -126,7 +126,7 @@ def test_own_answers_are_trained_vectors_and_newcomers_are_encoded(encoder, deco
 
 @every_pair
 def test_of_a_pair_the_newcomer_is_asked_about(encoder, decoder):
-    model, edges = model_of(encoder, decoder, own_answers=True)
+    model, edges = model_of(encoder, decoder, answers_by_input=True)
     states, new = with_newcomers(model, edges), SEEN
     triples = torch.tensor([[2, 1, new], [new, 4, 2], [new, 0, new + 1], [3, 0, 2]])
     scores = model.scores(states, triples)
@@ -139,7 +139,7 @@ def test_of_a_pair_the_newcomer_is_asked_about(encoder, decoder):
 
 @every_pair
 def test_contrast_with_all_scores_everyone_seen_as_a_tail(encoder, decoder):
-    model, edges = model_of(encoder, decoder, own_answers=True)
+    model, edges = model_of(encoder, decoder, answers_by_input=True)
     states = with_newcomers(model, edges)
     triples = torch.cat([TRIPLES, torch.tensor([[SEEN + 1, 4, 2]])])
     vectors, tails = along(model, triples), triples[:, 2]
@@ -157,7 +157,7 @@ def test_contrast_with_all_scores_everyone_seen_as_a_tail(encoder, decoder):
 
 @every_pair
 def test_contrast_with_rivals_scores_those_alone(encoder, decoder):
-    model, edges = model_of(encoder, decoder, own_answers=True)
+    model, edges = model_of(encoder, decoder, answers_by_input=True)
     states, rivals = with_newcomers(model, edges), torch.tensor([4, 0, int(TRIPLES[0, 2])])
     vectors, tails = along(model, TRIPLES), TRIPLES[:, 2]
     asked = states, TRIPLES, vectors, model.encoder.vectors, tails

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from newcomer.nn.nearby import Known, told_on
-from newcomer.nn.propagation import DIM, LAYERS, PathEdges, Propagation, path_edges
+from newcomer.models.propagation.nearby import Known, told_on
+from newcomer.models.propagation.network import DIM, LAYERS, Propagation, PropagationEdges, propagation_edges
 from nn_oracle import one_thread
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -30,8 +30,8 @@ def facts_at_random(seed: int = 1, count: int = 14, entities: int = ENTITIES) ->
     return torch.stack(drawn, dim=1)
 
 
-def edges_of(facts: torch.Tensor, entities: int = ENTITIES) -> PathEdges:
-    return path_edges(*facts.unbind(dim=1), RELATIONS, entities)
+def edges_of(facts: torch.Tensor, entities: int = ENTITIES) -> PropagationEdges:
+    return propagation_edges(*facts.unbind(dim=1), RELATIONS, entities)
 
 
 def by_hand(net: Propagation, facts: torch.Tensor, sources: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:

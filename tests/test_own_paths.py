@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from newcomer.models.propagation.wide import path_scorer
+from newcomer.models.serialisation import paths_of
 from newcomer.predictor import Predictor
-from newcomer.training.fit import fit
-from newcomer.training.restore import paths_of
-from newcomer.training.wide_paths import path_scorer
+from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, parts, settings, world
 
@@ -15,7 +15,7 @@ on_one_thread = pytest.fixture(autouse=True)(one_thread)
 CPU = torch.device("cpu")
 TIES = [("q0", "knows", "q1"), ("q3", "knows", "q3"), ("q2", "flies_to", "city1")]
 DATASET = world(aux=[*parts()["aux"], *TIES])
-CHANGES = (*FOLDED, "model.evidence=yes", "model.propagation=yes", "training.propagation_steps=6", "training.epochs=2")
+CHANGES = (*FOLDED, "model.ensemble=yes", "model.propagation=yes", "training.propagation_steps=6", "training.epochs=2")
 
 
 def test_what_is_said_is_what_an_examination_finds_and_who_else_came_changes_nothing():

@@ -1,7 +1,7 @@
 """A trained model at work: it answers as evaluation ranks, and adding is exact, atomic, local and undone by removing.
 
-Covers newcomer.predictor.predictor, newcomer.predictor.mind, newcomer.predictor.vectors, newcomer.predictor.walks,
-newcomer.predictor.book and newcomer.predictor.answers.
+Covers newcomer.predictor.predictor, newcomer.predictor.engine, newcomer.predictor.vectors, newcomer.predictor.walks,
+newcomer.predictor.fact_store and newcomer.predictor.answers.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ import pytest
 
 import newcomer
 from conftest import complaint
-from newcomer.bundle import Bundle, Thresholds, read_bundle, write_bundle
+from newcomer.evaluation.alignment import ModelWorldScorer, scorer_for
+from newcomer.evaluation.calibration import evidence
+from newcomer.evaluation.stored import calibration_of
 from newcomer.graph import InductiveDataset
-from newcomer.nn.factory import ENCODERS
+from newcomer.models.bundle import Bundle, Thresholds, read_bundle, write_bundle
+from newcomer.models.embedding.registry import ENCODERS
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best
 from newcomer.predictor.vectors import Embedder
 from newcomer.predictor.walks import Walks
 from newcomer.rules.rule import Kind
-from newcomer.tasks.calibration import evidence
-from newcomer.training.calibrating import calibration_of
-from newcomer.training.evaluation_scorer import ModelWorldScorer, scorer_for
-from newcomer.training.fit import fit
+from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, choosing, citizen, lives, parts, settings, world
 
@@ -42,8 +42,8 @@ DATASET = world(
     aux=[*parts()["aux"], *TIES, *MEMBERS]
 )  # newcomers are tied to newcomers, and all members to a new club
 ATLANTIS = [("Atlantis", "lives_in", "city1"), ("Atlantis", "knows", "p02"), ("p05", "knows", "Atlantis")]
-BLENDED = ("model.evidence=yes", "model.constrained=no")
-HEARING = "model.company=yes"
+BLENDED = ("model.ensemble=yes", "model.constrained=no")
+HEARING = "model.graph_statistics=yes"
 ASKED = ["q0", "q1", "q2", "q3", "club", "p00", "p05", "city1", "land1"]
 EVERY_KIND = "rules.kinds=one,two,both,constant,exists"
 
@@ -96,15 +96,22 @@ def snapshot(predictor: Predictor) -> list[bytes]:
 
 CASES = [
     *[(f"model.encoder={name}",) for name in ("vn", "mean", "lstm", "lan")],
-    *[(f"model.encoder={name}", "model.own_answers=true") for name in ("vn", "lan", "relational")],
-    ("model.encoder=relational", "model.own_answers=true", *BLENDED),
+    *[(f"model.encoder={name}", "model.answers_by_input=true") for name in ("vn", "lan", "relational")],
+    ("model.encoder=relational", "model.answers_by_input=true", *BLENDED),
     *[(f"model.encoder={name}", *BLENDED) for name in ("vn", "lan")],
     FOLDED,
     (*FOLDED, "model.decoder=complex", EVERY_KIND, *BLENDED),
     (*FOLDED, *BLENDED, "model.propagation=yes", "training.propagation_steps=9"),
     (*FOLDED, *BLENDED, HEARING),
     (*FOLDED, *BLENDED, HEARING, "model.propagation=yes", "training.propagation_steps=9"),
-    (*FOLDED, *BLENDED, HEARING, "model.propagation=yes", "model.wide_paths=yes", "training.propagation_steps=9"),
+    (
+        *FOLDED,
+        *BLENDED,
+        HEARING,
+        "model.propagation=yes",
+        "model.propagate_newcomers=yes",
+        "training.propagation_steps=9",
+    ),
     ("protocol=refreshed", EVERY_KIND, *BLENDED, HEARING),
     ("protocol=transductive", *BLENDED, HEARING),
     ("training.final_fit=no", "rules.paths=no", *BLENDED, HEARING),

@@ -1,6 +1,7 @@
 """Whatever was added, removed and asked before, answers are those of a fresh model with the same facts, to the bit.
 
-Covers newcomer.predictor.state, newcomer.predictor.seats, newcomer.predictor.book and newcomer.predictor.vectors.
+Covers newcomer.predictor.snapshot, newcomer.predictor.slots, newcomer.predictor.fact_store
+and newcomer.predictor.vectors.
 """
 
 from dataclasses import replace
@@ -15,10 +16,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from newcomer.bundle import Bundle, read_bundle, write_bundle
+from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.predictor import Predictor
 from newcomer.predictor.vectors import Crowd
-from newcomer.training.fit import fit
+from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import lives, parts, settings, world
 
@@ -41,8 +42,8 @@ POOL = sorted(
         ("q2", "lives_in", "city5"),
     }
 )
-BLENDED = ("model.evidence=yes", "model.constrained=no")
-HEARING = (*BLENDED, "model.company=yes")
+BLENDED = ("model.ensemble=yes", "model.constrained=no")
+HEARING = (*BLENDED, "model.graph_statistics=yes")
 NAMING = ("protocol=refreshed", "rules.kinds=one,two,both,constant,exists")
 
 
@@ -111,8 +112,8 @@ class History:
     ("changes", "operations"),
     [
         (BLENDED, 4_000),
-        ((*BLENDED, "model.company=yes"), 1_000),
-        ((*HEARING, "model.propagation=yes", "model.wide_paths=yes", "training.propagation_steps=5"), 300),
+        ((*BLENDED, "model.graph_statistics=yes"), 1_000),
+        ((*HEARING, "model.propagation=yes", "model.propagate_newcomers=yes", "training.propagation_steps=5"), 300),
         ((), 200),
         (NAMING, 40),
         (("model.encoder=lan",), 100),

@@ -1,4 +1,7 @@
-"""What training is given: which facts the protocol allows, the rules of them, and what these conclude."""
+"""What training is given: which facts the protocol allows, the rules of them, and what these conclude.
+
+Covers newcomer.models.grounding.
+"""
 
 from dataclasses import replace
 
@@ -6,14 +9,15 @@ import numpy as np
 import pytest
 
 from conftest import complaint, make_dataset, parts_by_name
-from newcomer.bundle.rules import problem_of
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
-from newcomer.rules.mining import MiningPlan, mine_rules
-from newcomer.rules.neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
-from newcomer.rules.paths import PathLimits
+from newcomer.graph.types import seen_count
+from newcomer.models.bundle.rules import problem_of
+from newcomer.rules.mining.plan import MiningPlan, mine_rules
+from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
-from newcomer.training.preparation import prepare, renamed_rules, seen_count, under_protocol
+from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.training.preparation import prepare, renamed_rules, under_protocol
 from training_world import NEWCOMERS, parts, settings, world
 
 DATASET = world()

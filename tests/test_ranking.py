@@ -1,6 +1,6 @@
 """The rule-only predictor against lists of confidences compared by Python.
 
-Covers newcomer.rules.voting, newcomer.rules.index and newcomer.rules.grounding.
+Covers newcomer.rules.voting, newcomer.rules.rule_index and newcomer.rules.grounding.
 """
 
 import math
@@ -13,8 +13,8 @@ from newcomer.errors import OptionError
 from newcomer.graph import stack_rows
 from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.grounding import anyone
-from newcomer.rules.index import surroundings
 from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.rule_index import surroundings
 from rule_oracle import graph_of, groundings, random_rows, random_rules
 
 ENTITIES, RELATIONS = 8, 3

@@ -10,17 +10,17 @@ import pytest
 
 import newcomer.reproduction.cells as module
 from conftest import complaint
-from newcomer.bundle import dataset_hash
 from newcomer.config import config_hash
 from newcomer.data import load_dataset, write_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
+from newcomer.evaluation.ranking import evaluate
+from newcomer.models.bundle import dataset_hash
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.measuring import core_of, rules_report, statistics_report
 from newcomer.reproduction.sources import Sources, note_about, original_of
 from newcomer.reproduction.stored import changed_settings, read_result, read_results
-from newcomer.rules.mining import MiningPlan, mine_rules
+from newcomer.rules.mining.plan import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker
-from newcomer.tasks.link_prediction import evaluate
 from newcomer.training.journal import CHECKPOINT, claimed
 from nn_oracle import one_thread
 from reproduction_world import make_data, small_cells, workshop
@@ -106,10 +106,10 @@ def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(lab
 
 
 @pytest.mark.parametrize(
-    ("company", "changed"), [("no", ""), ("yes", "it was run with other settings (model.wide_paths)")]
+    ("company", "changed"), [("no", ""), ("yes", "it was run with other settings (model.propagate_newcomers)")]
 )
 def test_whether_paths_are_wide_matters_only_where_all_is_heard(company, changed):
-    changes = (f"model.company={company}",)
+    changes = (f"model.graph_statistics={company}",)
     (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0", changes=changes)
     stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
     stored["settings"]["model"]["wide_paths"] = False
@@ -117,11 +117,11 @@ def test_whether_paths_are_wide_matters_only_where_all_is_heard(company, changed
 
 
 @pytest.mark.parametrize(
-    ("now", "changed"), [(15_000, ""), (9_000, "it was run with other settings (training.rivals)")]
+    ("now", "changed"), [(15_000, ""), (9_000, "it was run with other settings (training.softmax_negatives)")]
 )
 def test_more_rivals_than_there_are_entities_are_everyone(now, changed):
     (cell,) = small_cells(
-        "link-prediction", "fb15k-subject-10-default-inductive-0", changes=(f"training.rivals={now}",)
+        "link-prediction", "fb15k-subject-10-default-inductive-0", changes=(f"training.softmax_negatives={now}",)
     )
     stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
     for then in (50_000, None):

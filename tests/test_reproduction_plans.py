@@ -8,10 +8,10 @@ from conftest import complaint
 from newcomer.config import PROTOCOLS
 from newcomer.data.catalogue import entry, names
 from newcomer.errors import OptionError
+from newcomer.evaluation.report import TASKS
 from newcomer.reproduction.plans import PLANS, Cell, cells_of, chosen_cells, load_plan, read_toml
 from newcomer.reproduction.results import published
 from newcomer.reproduction.tables import METRIC_NAMES
-from newcomer.training.evaluation import TASKS
 
 MODELS = {"vn", "mean", "lstm", "lan", "rules", "default"}
 SIZES = {

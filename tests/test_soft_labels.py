@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from newcomer.errors import OptionError
-from newcomer.nn.soft_labels import (
+from newcomer.models.vn.soft_labels import (
     MODES,
     conjunction,
     disjunction,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from newcomer.nn.sparse import (
+from newcomer.models.sparse import (
     BLOCK,
     Rows,
     distinct,

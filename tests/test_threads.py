@@ -1,6 +1,6 @@
 """The same numbers, however many threads there are: what weights are learned from, and the weights.
 
-Covers newcomer.nn.threads.
+Covers newcomer.models.threads.
 """
 
 import numpy as np
@@ -9,9 +9,9 @@ import torch
 from conftest import make_dataset
 from newcomer.config import load_preset, with_overrides
 from newcomer.graph import InductiveDataset
-from newcomer.nn.threads import one_thread
-from newcomer.training.fit import Fitted, fit
-from newcomer.training.scorer import ModelScorer
+from newcomer.models.embedding.scorer import ModelScorer
+from newcomer.models.threads import one_thread
+from newcomer.training.pipeline import Fitted, fit
 
 SMALL = (
     "training.epochs=1",
@@ -19,8 +19,8 @@ SMALL = (
     "rules.kinds=[]",
     "rules.paths=false",
     "model.labels=none",
-    "model.evidence=false",
-    "model.company=false",
+    "model.ensemble=false",
+    "model.graph_statistics=false",
     "model.propagation=false",
 )
 

@@ -19,10 +19,10 @@ from newcomer.config import Config, load_preset, read_config, with_overrides
 from newcomer.errors import InputError, MissingExtraError, OptionError, OutputError
 from newcomer.training import tune as tuning
 from newcomer.training.checkpoint import Figures, RunState
-from newcomer.training.fit import fit
-from newcomer.training.space import FIXED, Space, load_space, space_names, space_of, with_settings
+from newcomer.training.holdout import HoldOut
+from newcomer.training.pipeline import fit
+from newcomer.training.search_space import FIXED, Space, load_space, space_names, space_of, with_settings
 from newcomer.training.tune import BEST, GRID, STUDY, TPE, TRIALS, Budget, Search, Trial, Watcher, remove_search, tune
-from newcomer.training.validation import Exam
 from nn_oracle import one_thread
 from training_world import Stopped, citizen, lives, settings, world
 
@@ -192,7 +192,7 @@ class Rigged(Watcher):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *figures: float) -> None:
         self.figures, self.now = figures, 0.0
-        monkeypatch.setattr(Exam, "grade", lambda *_: {"mrr": self.now, "mr": 1.0})
+        monkeypatch.setattr(HoldOut, "grade", lambda *_: {"mrr": self.now, "mr": 1.0})
 
     def begins(self, place: int, goal: int, settings: Any) -> None:
         self.now = self.figures[place - 1]

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from test_training import CPU, GRAPH, SEEN, config_of
 
-from newcomer.nn.factory import ENCODERS
-from newcomer.nn.model import Negatives
-from newcomer.training.loop import Trainer
+from newcomer.models.embedding.model import Negatives
+from newcomer.models.embedding.registry import ENCODERS
+from newcomer.training.embedding import Trainer
 from newcomer.training.view import View, around, whole
 from nn_oracle import one_thread
-from test_training import CPU, GRAPH, SEEN, config_of
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
@@ -76,13 +76,13 @@ def test_where_all_neighbours_are_drawn_vectors_are_those_over_the_whole_graph(e
 
 
 @pytest.mark.parametrize(
-    ("encoder", "own_answers"), [(e, own) for e in ENCODERS for own in (False, True) if own or e != "foldin"]
+    ("encoder", "answers_by_input"), [(e, own) for e in ENCODERS for own in (False, True) if own or e != "foldin"]
 )
-def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder, own_answers, monkeypatch):
+def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder, answers_by_input, monkeypatch):
     losses, draw = [], Negatives.draw
     monkeypatch.setattr(Negatives, "draw", lambda *given: draw(*given[:5], shared=True))
     for fanout in (None, EVERYONE, 2):
-        settings = {"newcomer_share": 1.0, "fanout": fanout, "own_weight": 0.5, "own_answers": own_answers}
+        settings = {"newcomer_share": 1.0, "fanout": fanout, "own_weight": 0.5, "answers_by_input": answers_by_input}
         config = config_of(encoder, dropout=0.0, **settings)
         trainer = Trainer(config, GRAPH, CPU)
         batch = torch.arange(0, len(GRAPH.facts), 5), torch.arange(0, len(GRAPH.virtual), 4)

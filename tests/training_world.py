@@ -4,7 +4,7 @@ from conftest import make_dataset
 from newcomer.config import Config, with_overrides
 from newcomer.graph import InductiveDataset
 from newcomer.training.checkpoint import Figures, RunState
-from newcomer.training.fit import Fitted, Listener
+from newcomer.training.pipeline import Fitted, Listener
 
 PEOPLE, CITIES, COUNTRIES, NEWCOMERS = 24, 6, 3, 4
 Triple = tuple[str, str, str]
@@ -12,7 +12,7 @@ SMALL = (
     "model.dim=8",
     "model.layers=1",
     "model.constrained=yes",
-    "model.evidence=no",
+    "model.ensemble=no",
     "training.batches=3",
     "training.negatives=4",
     "training.lr=0.02",
@@ -67,7 +67,7 @@ PAPER = (
     "training.own_weight=1",
     "training.newcomer_share=1",
 )
-FOLDED = ("model.encoder=foldin", "model.own_answers=true", "training.newcomer_share=0")
+FOLDED = ("model.encoder=foldin", "model.answers_by_input=true", "training.newcomer_share=0")
 
 
 def settings(*changes: str) -> Config:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.data.tables import NamedTriples, ReadReport
     from newcomer.errors import InputError
-    from newcomer.predictor import FactError, Predictor, Visitors
+    from newcomer.predictor import FactError, NewcomerBatches, Predictor
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained model.")]
 FactsOption = Annotated[
@@ -65,7 +65,7 @@ class Announced:
     def __init__(
         self,
         model: "Predictor",
-        visitors: "Visitors | None",
+        visitors: "NewcomerBatches | None",
         entities: Sequence[str] | None,
         together: bool,
     ) -> None:
@@ -115,9 +115,9 @@ class Streamed:
         """The model with each party, and all of the party."""
         from newcomer.data.tables import ReadReport
         from newcomer.errors import InputError
-        from newcomer.predictor import FactError, Passing
+        from newcomer.predictor import FactError, NewcomerStream
 
-        report, passing = ReadReport(), Passing(self.model, self._unknown)
+        report, passing = ReadReport(), NewcomerStream(self.model, self._unknown)
         try:
             for visit in passing.visits(self._facts(report)):
                 yield visit.model, visit.newcomers
@@ -202,8 +202,8 @@ def loaded(run: Path) -> Iterator["Predictor"]:
     A question is little work: more threads would mostly wait for each other, and for seconds where others want the
     cores. Nor do answers then depend on the machine.
     """
+    from newcomer.evaluation.report import limited_threads
     from newcomer.predictor import load
-    from newcomer.training.evaluation import limited_threads
 
     with limited_threads(1):
         with working("loading the model"):
@@ -215,12 +215,12 @@ def loaded(run: Path) -> Iterator["Predictor"]:
             gc.unfreeze()
 
 
-def visitors_of(model: "Predictor", stated: "Stated", on_unknown_relation: str) -> "Visitors":
+def visitors_of(model: "Predictor", stated: "Stated", on_unknown_relation: str) -> "NewcomerBatches":
     """The newcomers of facts that were read, checked."""
-    from newcomer.predictor import FactError, Visitors
+    from newcomer.predictor import FactError, NewcomerBatches
 
     try:
-        visitors = Visitors(model, stated.named, on_unknown_relation)
+        visitors = NewcomerBatches(model, stated.named, on_unknown_relation)
     except FactError as error:
         raise stated.fault(error.place, str(error), _way_out(error)) from None
     _report_unknown(called(stated.source), visitors.skipped)

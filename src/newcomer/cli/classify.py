@@ -28,7 +28,7 @@ from newcomer.cli.written import ANSWER_ENDINGS, check_out, in_words, row_file
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
-    from newcomer.predictor import Confidence, Predictor, Verdict, Visitors
+    from newcomer.predictor import Confidence, NewcomerBatches, Predictor, Verdict
 
 Triple = tuple[str, str, str]
 
@@ -72,7 +72,9 @@ def classify(
         _give(_verdicts(model, visitors, asked, together), as_json, out)
 
 
-def _verdicts(model: "Predictor", visitors: "Visitors | None", stated: Stated, together: bool) -> "list[Verdict]":
+def _verdicts(
+    model: "Predictor", visitors: "NewcomerBatches | None", stated: Stated, together: bool
+) -> "list[Verdict]":
     """In the order of the triples; newcomers come party by party, as they do to be asked about."""
     asked = stated.rows()
     arrived = set() if visitors is None else visitors.named(name for head, _, tail in asked for name in (head, tail))
@@ -95,7 +97,7 @@ def _verdicts(model: "Predictor", visitors: "Visitors | None", stated: Stated, t
 
 
 def _parties(
-    visitors: "Visitors", arrived: set[str], about: Sequence[set[str]]
+    visitors: "NewcomerBatches", arrived: set[str], about: Sequence[set[str]]
 ) -> Iterator[tuple["Predictor", list[int]]]:
     """The model with each party of newcomers, and which triples are about them alone."""
     places: dict[str, list[int]] = {}

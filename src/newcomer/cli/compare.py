@@ -28,10 +28,10 @@ from newcomer.cli.evaluate import (
 from newcomer.cli.rules import SeedOption, ThreadsOption, progress
 
 if TYPE_CHECKING:
-    from newcomer.bundle import Bundle
     from newcomer.data import ReadOptions
-    from newcomer.tasks.link_prediction import RankingProtocol
-    from newcomer.training.evaluation import Case, Entrant, Report
+    from newcomer.evaluation.ranking import RankingProtocol
+    from newcomer.evaluation.report import Case, Entrant, Report
+    from newcomer.models.bundle import Bundle
 
 
 @takes_read_options
@@ -55,7 +55,7 @@ def compare(
 ) -> None:
     """Measure models of the same data on the same questions, and say how sure their differences are."""
     from newcomer.errors import OptionError
-    from newcomer.training.evaluation import RANKING, metric_task
+    from newcomer.evaluation.report import RANKING, metric_task
 
     if len(runs) < 2:
         raise OptionError(f"only {runs[0]} is named, and a comparison needs two models; name another one")
@@ -93,7 +93,7 @@ def check_one_data_set(runs: Sequence[Path], bundles: "Sequence[Bundle]") -> Non
 def _rivals_by_rank(
     cases: "Sequence[Case]", protocol: "RankingProtocol", asking: Asking, metric: str
 ) -> "list[Entrant]":
-    from newcomer.training.evaluation import compare_rankings, headline, rank_test
+    from newcomer.evaluation.report import compare_rankings, headline, rank_test
 
     full, results = asking.graph(cases[0].dataset), []
     for place, case in enumerate(cases):
@@ -103,7 +103,7 @@ def _rivals_by_rank(
 
 
 def _rivals_by_label(cases: "Sequence[Case]") -> "list[Entrant]":
-    from newcomer.training.evaluation import classify_test, compare_classifications
+    from newcomer.evaluation.report import classify_test, compare_classifications
 
     with working("classifying"):
         return compare_classifications([classify_test(case) for case in cases], cases[0].seed)
@@ -116,7 +116,7 @@ def _comparison(
     metric: str,
     protocol: "RankingProtocol | None",
 ) -> "Report":
-    from newcomer.training.evaluation import metric_task
+    from newcomer.evaluation.report import metric_task
 
     return {
         "task": metric_task(metric),
@@ -130,7 +130,7 @@ def _comparison(
 
 
 def _entrant(run: Path, case: "Case", entrant: "Entrant") -> "Report":
-    from newcomer.training.evaluation import json_ready, model_name
+    from newcomer.evaluation.report import json_ready, model_name
 
     config = case.bundle.config
     report = {

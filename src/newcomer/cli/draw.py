@@ -26,10 +26,10 @@ def draw(
     reading: "ReadOptions",
 ) -> None:
     """Draw an entity: known facts solid, virtual neighbours dashed, likely answers highlighted."""
+    from newcomer.evaluation.plots import need_matplotlib
     from newcomer.files import exists_already
-    from newcomer.predictor.picture import draw as draw_scene
-    from newcomer.predictor.picture import scene
-    from newcomer.training.evaluation_plots import need_matplotlib
+    from newcomer.predictor.draw import draw as draw_scene
+    from newcomer.predictor.draw import scene
 
     need_matplotlib()  # better known now than after the work
     if out.exists() and not force:

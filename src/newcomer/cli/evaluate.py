@@ -12,12 +12,12 @@ from newcomer.cli.common import ForceOption, JsonOption, console, load, print_js
 from newcomer.cli.rules import SeedOption, ThreadsOption, at_least, progress
 
 if TYPE_CHECKING:
-    from newcomer.bundle import Bundle
     from newcomer.data import ReadOptions
     from newcomer.data.cut import FactsCut
+    from newcomer.evaluation.ranking import RankingProtocol
+    from newcomer.evaluation.report import Case, Report
     from newcomer.graph import Graph, InductiveDataset
-    from newcomer.tasks.link_prediction import RankingProtocol
-    from newcomer.training.evaluation import Case, Report
+    from newcomer.models.bundle import Bundle
 
 MEASURES = {"mr": "mean rank", "mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
 CLASS_MEASURES = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1", "auc": "ROC AUC"}
@@ -77,7 +77,7 @@ class Asking:
     def protocol(self) -> "RankingProtocol":
         """What they say about ranks."""
         from newcomer.errors import OptionError
-        from newcomer.tasks.link_prediction import RankingProtocol
+        from newcomer.evaluation.ranking import RankingProtocol
 
         if self.filter == "full" and self.full_graph is None:
             raise OptionError(
@@ -88,7 +88,7 @@ class Asking:
     def graph(self, dataset: "InductiveDataset") -> "Graph | None":
         """All that is true, where it was named."""
         from newcomer.data import load_dataset
-        from newcomer.tasks.link_prediction import align
+        from newcomer.evaluation.ranking import align
 
         if self.full_graph is None:
             return None
@@ -147,7 +147,7 @@ def evaluate(
 ) -> None:
     """Measure a trained model on the test part of its data set."""
     from newcomer.errors import OptionError
-    from newcomer.training.evaluation import (
+    from newcomer.evaluation.report import (
         CLASSIFICATION,
         default_task,
         result_path,
@@ -183,7 +183,7 @@ def evaluate(
 def check_names(task: str | None, by: Sequence[str] | None, thresholds: str | None = None) -> list[str]:
     """Refuse names that do not exist; gives the breakdowns, each once."""
     from newcomer.errors import unknown_name
-    from newcomer.training.evaluation import BREAKDOWN_NAMES, TASKS, THRESHOLDS
+    from newcomer.evaluation.report import BREAKDOWN_NAMES, TASKS, THRESHOLDS
 
     if thresholds is not None and thresholds not in THRESHOLDS:
         raise unknown_name("kind of thresholds", thresholds, THRESHOLDS)
@@ -211,7 +211,7 @@ def check_outputs(run: Path, ranks: Path | None, plot: Path | None, out: Path | 
             if path.exists() and not force:
                 raise exists_already(path)
     if plot is not None:
-        from newcomer.training.evaluation_plots import need_matplotlib
+        from newcomer.evaluation.plots import need_matplotlib
 
         need_matplotlib()
         _keep_out_of(run, plot)
@@ -222,9 +222,9 @@ def check_outputs(run: Path, ranks: Path | None, plot: Path | None, out: Path | 
 
 def _keep_out_of(run: Path, path: Path) -> None:
     """A model's folder holds the model and its results: with anything else in it, it would not be read again."""
-    from newcomer.bundle import RESULTS
     from newcomer.errors import OutputError
     from newcomer.files import looking_at
+    from newcomer.models.bundle import RESULTS
 
     with looking_at(path):
         place, folder = path.resolve(), run.resolve()
@@ -234,7 +234,7 @@ def _keep_out_of(run: Path, path: Path) -> None:
 
 def read_run(run: Path) -> "Bundle":
     """The model, with a sign of life."""
-    from newcomer.bundle import read_bundle
+    from newcomer.models.bundle import read_bundle
 
     with working(f"reading {run}"):
         return read_bundle(run)
@@ -246,7 +246,7 @@ def data_of(
     """The data set that is named, or the one trained on; unless any will do, it must be that one."""
     from newcomer.data import locate
     from newcomer.errors import DatasetError, OptionError, shown
-    from newcomer.training.evaluation import check_same_data
+    from newcomer.evaluation.report import check_same_data
 
     name = bundle.manifest.dataset_name
     if data is None:
@@ -300,8 +300,8 @@ def case_of(
     thresholds: str | None = None,
 ) -> "Case":
     """What is measured, with the device by name."""
-    from newcomer.training.conditions import choose_device
-    from newcomer.training.evaluation import Case
+    from newcomer.evaluation.report import Case
+    from newcomer.training.runtime import choose_device
 
     return Case(bundle, dataset, choose_device(device), threads, seed, cut, thresholds)
 
@@ -309,7 +309,7 @@ def case_of(
 def _ranking(
     case: "Case", protocol: "RankingProtocol", asking: Asking, groups: Sequence[str], started: float
 ) -> "Report":
-    from newcomer.training.evaluation import headline, rank_test, ranking_report, write_ranks
+    from newcomer.evaluation.report import headline, rank_test, ranking_report, write_ranks
 
     full = asking.graph(case.dataset)
     with progress("ranking") as advance:
@@ -318,7 +318,7 @@ def _ranking(
     if asking.ranks is not None:
         write_ranks(ranked.model[0], asking.ranks)
     if asking.plot is not None:
-        from newcomer.training.evaluation_plots import plot_ranking, plot_reliability
+        from newcomer.evaluation.plots import plot_ranking, plot_reliability
 
         drawn = {"model": headline(ranked.model[0])}
         if ranked.rules:
@@ -330,13 +330,13 @@ def _ranking(
 
 
 def _classification(case: "Case", plot: Path | None, groups: Sequence[str], started: float) -> "Report":
-    from newcomer.training.evaluation import classification_report, judge_test
+    from newcomer.evaluation.report import classification_report, judge_test
 
     with working("classifying"):
         judged = judge_test(case)
     report = classification_report(case, judged.result, groups, time.monotonic() - started, judged)
     if plot is not None:
-        from newcomer.training.evaluation_plots import plot_reliability
+        from newcomer.evaluation.plots import plot_reliability
 
         title = f"{case.dataset.name}{cut_words(report['known_facts'])}: triple classification"
         plot_reliability(report["calibration"], title, plot)

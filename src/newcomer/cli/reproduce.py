@@ -100,7 +100,7 @@ def _workshop(results: Path, data_root: Path | None, device: str, threads: int |
     from newcomer.errors import DatasetError
     from newcomer.reproduction.cells import Workshop
     from newcomer.reproduction.sources import Sources
-    from newcomer.training.conditions import choose_device
+    from newcomer.training.runtime import choose_device
 
     choose_device(device)
     if data_root is not None and not data_root.is_dir():

@@ -72,7 +72,7 @@ def top(
     """Print the best rules in words."""
     from newcomer.errors import unknown_name
     from newcomer.graph import Graph, TripleArray
-    from newcomer.rules.neighbors import MEASURES
+    from newcomer.rules.virtual_neighbors import MEASURES
 
     if measure not in MEASURES:
         raise unknown_name("measure", measure, MEASURES)
@@ -87,8 +87,8 @@ def top(
 
 def _rules_of(path: Path) -> "tuple[RuleSet, Vocabulary, Vocabulary]":
     """The rules of a file or of a model's folder, with relations and entities."""
-    from newcomer.bundle import read_bundle
-    from newcomer.rules.rulefiles import read_rule_table
+    from newcomer.models.bundle import read_bundle
+    from newcomer.rules.files.rule_table import read_rule_table
 
     if not path.is_dir():
         return read_rule_table(path)
@@ -133,10 +133,10 @@ def convert(
     reading: "ReadOptions",
 ) -> None:
     """Turn our rule files, or a model's rules, into AMIE's or AnyBURL's, and back."""
-    from newcomer.bundle import read_bundle
     from newcomer.errors import OptionError
-    from newcomer.rules.horn import tail_side
-    from newcomer.rules.rulefiles import READERS, write_amie, write_anyburl, write_rules
+    from newcomer.models.bundle import read_bundle
+    from newcomer.rules.files.rule_table import READERS, write_amie, write_anyburl, write_rules
+    from newcomer.rules.mining.horn import tail_side
 
     for form in (read_as, write_as):
         if form not in READERS:
@@ -193,9 +193,9 @@ def evaluate(
     from newcomer.data import load_dataset
     from newcomer.data.cut import CutDataset
     from newcomer.errors import unknown_name
+    from newcomer.evaluation.ranking import RankingProtocol, align, evaluate_under
     from newcomer.rules.limits import thread_count
     from newcomer.rules.ranking import AGGREGATIONS, RuleRanker
-    from newcomer.tasks.link_prediction import RankingProtocol, align, evaluate_under
 
     if protocol not in ("inductive", "refreshed"):
         raise unknown_name("protocol", protocol, ("inductive", "refreshed"))

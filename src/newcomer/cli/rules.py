@@ -26,8 +26,8 @@ from newcomer.cli.common import (
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset
-    from newcomer.rules.neighbors import VirtualNeighbors
     from newcomer.rules.rule import RuleSet
+    from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 RulesOption = Annotated[
     Path | None, typer.Option("--rules", help="A rule file [default: mine the observed graph now].")
@@ -99,8 +99,8 @@ def mine(
     reading: "ReadOptions",
 ) -> None:
     """Find the rules of a graph, with exact figures."""
-    from newcomer.rules.mining import MiningPlan, mine_rules
-    from newcomer.rules.rulefiles import write_rules
+    from newcomer.rules.files.rule_table import write_rules
+    from newcomer.rules.mining.plan import MiningPlan, mine_rules
 
     plan = MiningPlan(
         kinds=_kinds(kinds),
@@ -184,7 +184,7 @@ def print_best(rules: "RuleSet", graph: "Graph", top: int, measure: str, title: 
     """A table of the best rules in words."""
     import numpy as np
 
-    from newcomer.rules.neighbors import strength_of
+    from newcomer.rules.virtual_neighbors import strength_of
 
     if top == 0 or len(rules) == 0:
         return
@@ -234,10 +234,10 @@ def enrich(
     """Infer virtual neighbours, with confidence and reasons, and write them."""
     from newcomer.data import locate
     from newcomer.files import fresh_folder
+    from newcomer.rules.files.neighbor_table import write_neighbors
     from newcomer.rules.limits import thread_count
-    from newcomer.rules.neighborfiles import write_neighbors
-    from newcomer.rules.neighbors import NeighborLimits, virtual_neighbors
-    from newcomer.rules.paths import PathLimits
+    from newcomer.rules.mining.symmetric_paths import PathLimits
+    from newcomer.rules.virtual_neighbors import NeighborLimits, virtual_neighbors
 
     limits = NeighborLimits(min_confidence, measure, min_support, min_head_size, max_per_entity)
     path_limits = PathLimits(walks=walks) if paths else None
@@ -296,8 +296,8 @@ def rules_for(
     dataset: "InductiveDataset", path: Path | None, threads: int | None, seed: int, refreshed: bool = False
 ) -> "RuleSet":
     """Rules from a file, or mined from the observed graph (``refreshed``: from the auxiliary facts as well)."""
-    from newcomer.rules.mining import MiningPlan, mine_rules
-    from newcomer.rules.rulefiles import read_rules
+    from newcomer.rules.files.rule_table import read_rules
+    from newcomer.rules.mining.plan import MiningPlan, mine_rules
 
     if path is not None:
         return read_rules(path, dataset.relations, dataset.entities)

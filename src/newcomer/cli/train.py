@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.graph import InductiveDataset
     from newcomer.training.checkpoint import Figures, RunState
-    from newcomer.training.fit import Fitted, Listener
+    from newcomer.training.pipeline import Fitted, Listener
 
 RUNS = Path("runs")
 MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
@@ -63,9 +63,9 @@ def train(
     reading: "ReadOptions",
 ) -> None:
     """Train a model on a data set; it can be interrupted and resumed at any time."""
-    from newcomer.bundle import write_bundle
     from newcomer.data import locate
-    from newcomer.rules.rulefiles import read_rules
+    from newcomer.models.bundle import write_bundle
+    from newcomer.rules.files.rule_table import read_rules
 
     started = time.monotonic()
     settings = settings_of(preset, config, {"model.decoder": decoder, "protocol": protocol, "seed": seed}, changes)
@@ -74,8 +74,8 @@ def train(
     refuse_input(place, locate(data))
     known = None if rules is None else read_rules(rules, dataset.relations, dataset.entities)
     with training_folder(place, resume, force) as folder:
-        from newcomer.training.conditions import choose_device
-        from newcomer.training.fit import decided, fit
+        from newcomer.training.pipeline import decided, fit
+        from newcomer.training.runtime import choose_device
 
         machine = choose_device(device)
         planned = decided(settings, dataset, machine, folder, resume)
@@ -210,7 +210,7 @@ def _neighbors_in_words(config: "Config", rules: Path | None) -> str:
 
 
 def _validation_in_words(dataset: "InductiveDataset", config: "Config") -> str:
-    from newcomer.training.validation import unseen_side
+    from newcomer.training.holdout import unseen_side
 
     training = config.training
     if training.validation_rate == 0:
@@ -234,7 +234,7 @@ def watching() -> "AbstractContextManager[Listener]":
 
 @contextmanager
 def _lines() -> "Iterator[Listener]":
-    from newcomer.training.fit import Listener
+    from newcomer.training.pipeline import Listener
 
     class Lines(Listener):
         def epoch(self, record: "Figures", state: "RunState", last: int) -> None:
@@ -259,7 +259,7 @@ def _bars() -> "Iterator[Listener]":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from newcomer.training.fit import Listener
+    from newcomer.training.pipeline import Listener
 
     class Bars(Listener):
         def __init__(self, bars: "Progress") -> None:

@@ -26,7 +26,7 @@ from newcomer.cli.train import RUNS, settings_of, watching
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.training.checkpoint import Figures, RunState
-    from newcomer.training.fit import Listener
+    from newcomer.training.pipeline import Listener
     from newcomer.training.tune import Search, Trial, Watcher
 
 SHOWN = 5
@@ -66,7 +66,7 @@ def tune(
     """Search settings on newcomers held out of the observed graph; test is never looked at."""
     from newcomer.data import locate
     from newcomer.errors import OptionError
-    from newcomer.training.space import load_space
+    from newcomer.training.search_space import load_space
     from newcomer.training.tune import Budget
     from newcomer.training.tune import tune as search_settings
 
@@ -127,7 +127,7 @@ def _nothing_found(found: "Search") -> Exception:
 @contextmanager
 def _watching() -> "Iterator[Watcher]":
     """A line a trial on standard error, and on a terminal the bars of the training under way."""
-    from newcomer.training.fit import Listener
+    from newcomer.training.pipeline import Listener
 
     if not sys.stderr.isatty():
         yield _lines(Listener())

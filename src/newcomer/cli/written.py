@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from newcomer.predictor import Answer, Because, Suggestion
+    from newcomer.predictor import Answer, Explanation, Suggestion
 
 Row = dict[str, Any]
 WriteVectors = Callable[[Sequence[str], "npt.NDArray[np.float32]"], None]
@@ -102,7 +102,7 @@ def _answer(about: Row, answer: "Answer | Suggestion") -> str:
     return answer.fact[0 if about["asked"] == "head" else 2]
 
 
-def reasons(because: "Because") -> list[Row]:
+def reasons(because: "Explanation") -> list[Row]:
     """The rules that infer an answer, with their premises."""
     return [
         {

@@ -76,10 +76,10 @@ class ModelConfig(Settings):
     constrained: bool = setting(
         True, "Whether a prediction that rules infer is scored by its label, the optimum under the rules."
     )
-    evidence: bool = setting(
+    ensemble: bool = setting(
         False, "Whether all rules have a say in the answer beside the network, weighed on validation newcomers."
     )
-    company: bool = setting(
+    graph_statistics: bool = setting(
         False,
         "Where rules have a say (evidence): whether all that is known is heard, other newcomers' facts, too: how often "
         "everyone answers, who is like the answers known already, and for relations seldom observed what else ties the "
@@ -90,26 +90,26 @@ class ModelConfig(Settings):
         "Whether paths from the entity asked about have a say, too (with evidence); auto: where a GPU trains, "
         "and on a processor where the graph is so sparse that they are learned in the time that vectors take.",
     )
-    wide_paths: bool = setting(
+    propagate_newcomers: bool = setting(
         False,
         "Where paths have a say and all that is known is heard (company): whether paths go along other newcomers' "
         "facts, too.",
     )
-    judge: bool = setting(
+    triple_classifier: bool = setting(
         False,
         "Whether triples are judged by what is seen around both ends, learned on observed facts, where valid says what "
         "is false.",
     )
-    own_answers: bool = setting(
+    answers_by_input: bool = setting(
         False, "Whether an answer is compared by its trained vector, with everyone while training, not encoded."
     )
     max_neighbors: int = setting(64, "Neighbours of an entity that are looked at (all encoders but vn).", low=1)
     gamma: float = setting(12.0, "Score of a triple without any distance (decoder transe).", above=0)
 
     @property
-    def hears_wide(self) -> bool:
+    def propagates_newcomers(self) -> bool:
         """Whether paths, where there are any, go over all that is known."""
-        return self.company and self.wide_paths
+        return self.graph_statistics and self.propagate_newcomers
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,12 +120,12 @@ class ModelConfig(Settings):
                 "model.decoder is transe, but the encoder foldin needs distmult or complex; change either, or take "
                 "--preset paper-fb15k"
             )
-        if self.propagation is True and not self.evidence:
+        if self.propagation is True and not self.ensemble:
             raise OptionError(
-                "model.propagation is true, but paths have a say beside rules only; set model.evidence=true"
+                "model.propagation is true, but paths have a say beside rules only; set model.ensemble=true"
             )
-        if self.encoder == "foldin" and not self.own_answers:
-            raise OptionError("model.own_answers is false, but must be true for the encoder foldin")
+        if self.encoder == "foldin" and not self.answers_by_input:
+            raise OptionError("model.answers_by_input is false, but must be true for the encoder foldin")
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,12 @@ class TrainingConfig(Settings):
         100, f"Mini-batches an epoch; none: as many as have {BATCH:,} facts each, {FEWEST} at least.", low=1
     )
     negatives: int = setting(
-        64, "Corrupted triples drawn for each true one; with model.own_answers all rivals are instead.", low=1
+        64, "Corrupted triples drawn for each true one; with model.answers_by_input all rivals are instead.", low=1
     )
-    rivals: int | None = setting(
+    softmax_negatives: int | None = setting(
         50_000,
-        "Entities that an answer is compared with under model.own_answers, drawn for each batch where there are more; "
+        "Entities that an answer is compared with under model.answers_by_input, drawn for each batch where there are "
+        "more; "
         "none: everyone.",
         low=1,
     )
@@ -229,10 +230,10 @@ class Config(Settings):
                 f"training.newcomer_share is {share:g}, but must be 0 for the encoder foldin: newcomers are solved for"
             )
 
-        if self.model.own_answers and self.training.newcomer_answers:
+        if self.model.answers_by_input and self.training.newcomer_answers:
             share = self.training.newcomer_answers
             raise OptionError(
-                f"training.newcomer_answers is {share:g}, but must be 0 with model.own_answers: none is embedded"
+                f"training.newcomer_answers is {share:g}, but must be 0 with model.answers_by_input: none is embedded"
             )
 
     @property
@@ -243,7 +244,7 @@ class Config(Settings):
     @property
     def mines_rules(self) -> bool:
         """Whether rules between relations are needed: for virtual neighbours, or to have a say in the answers."""
-        return bool(self.rules.kinds) and (self.model.labels != "none" or self.model.evidence)
+        return bool(self.rules.kinds) and (self.model.labels != "none" or self.model.ensemble)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as strings, numbers, lists and ``None``, by section: what JSON can hold."""

@@ -1,29 +1,29 @@
 """A trained model at work: newcomers are added by their facts, embedded, asked about and explained."""
 
-from newcomer.predictor.answers import Added, Answer, Grounding, Neighbor, Suggestion, Verdict, Way, Weighed
-from newcomer.predictor.book import FactError
+from newcomer.predictor.answers import Added, Answer, Chain, Grounding, Neighbor, Suggestion, Verdict, Weighed
+from newcomer.predictor.batching import NewcomerBatch, NewcomerBatches, check_relations
 from newcomer.predictor.confidence import Confidence, Lesson
-from newcomer.predictor.passing import Passing
+from newcomer.predictor.explain import Explanation
+from newcomer.predictor.fact_store import FactError
 from newcomer.predictor.predictor import Predictor, load
-from newcomer.predictor.reasons import Because
-from newcomer.predictor.visits import Visit, Visitors, check_relations
+from newcomer.predictor.streaming import NewcomerStream
 
 __all__ = [
     "Added",
     "Answer",
-    "Because",
+    "Chain",
     "Confidence",
+    "Explanation",
     "FactError",
     "Grounding",
     "Lesson",
     "Neighbor",
-    "Passing",
+    "NewcomerBatch",
+    "NewcomerBatches",
+    "NewcomerStream",
     "Predictor",
     "Suggestion",
     "Verdict",
-    "Visit",
-    "Visitors",
-    "Way",
     "Weighed",
     "check_relations",
     "load",

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from newcomer.predictor.book import Triple
+from newcomer.predictor.fact_store import Triple
 
 if TYPE_CHECKING:
-    from newcomer.predictor.reasons import Because
+    from newcomer.predictor.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Alike:
 
 
 @dataclass(frozen=True)
-class Way:
+class Chain:
     """Known facts that lead from the entity asked about to an answer, one after the other.
 
     Without them the log share that paths give the answer, before it is weighed, would be lower by ``loss``.
@@ -70,7 +70,7 @@ class Answer:
     entity: str
     score: float
     truth: float
-    because: "Because" = field(compare=False, repr=False)
+    because: "Explanation" = field(compare=False, repr=False)
     calibrated: bool = False
 
 
@@ -81,7 +81,7 @@ class Suggestion:
     fact: Triple
     score: float
     truth: float
-    because: "Because" = field(compare=False, repr=False)
+    because: "Explanation" = field(compare=False, repr=False)
     calibrated: bool = False
 
 

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from newcomer.graph import Graph, Mask
 from newcomer.predictor.answers import Suggestion
-from newcomer.predictor.book import Names
-from newcomer.predictor.judging import HALF
-from newcomer.rules.index import RuleIndex
+from newcomer.predictor.classifier import HALF
+from newcomer.predictor.fact_store import Names
 from newcomer.rules.rule import Kind
+from newcomer.rules.rule_index import RuleIndex
 
 LESSONS = 3  # relations to learn that are named
 SAME_PAIR = (Kind.ONE, Kind.BOTH)
@@ -88,7 +88,7 @@ class Confidence:
 
 
 @dataclass(frozen=True, eq=False)
-class Teaching:
+class RuleReach:
     """What rules lead to: for each pair of oriented relations, ``known`` and ``asked``, the best rule's confidence."""
 
     known: npt.NDArray[np.int64]
@@ -97,7 +97,7 @@ class Teaching:
     num_relations: int
 
     @classmethod
-    def of(cls, index: RuleIndex | None, num_relations: int) -> "Teaching":
+    def of(cls, index: RuleIndex | None, num_relations: int) -> "RuleReach":
         """Of the rules in an index."""
         if index is None:
             nothing = np.empty(0, dtype=np.int64)

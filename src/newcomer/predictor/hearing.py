@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Graph, Ids
-from newcomer.nn import ways
-from newcomer.predictor.answers import Alike, Way
-from newcomer.predictor.book import Names, Stored, Triple
-from newcomer.predictor.state import State
-from newcomer.rules.company import Company, Shared
-from newcomer.rules.index import Floats
-from newcomer.rules.ties import Ties
-from newcomer.training.wide_paths import WidePaths
+from newcomer.models.propagation import attribution as ways
+from newcomer.models.propagation.wide import WidePaths
+from newcomer.predictor.answers import Alike, Chain
+from newcomer.predictor.fact_store import Names, Stored, Triple
+from newcomer.predictor.snapshot import State
+from newcomer.rules.online import OnlineRules
+from newcomer.rules.rule_index import Floats
+from newcomer.rules.similarity import Company, Shared
 
 
 class _Now(NamedTuple):
@@ -44,7 +44,7 @@ class Hearing:
         likeness = company.likeness(int(ids[state.candidate(name)]), self._answers(state, name, relation))
         return company.answered(relation)[ids], likeness[ids]
 
-    def ties(self, state: State, relation: int) -> Ties | None:
+    def ties(self, state: State, relation: int) -> OnlineRules | None:
         """What speaks beside the rules of an oriented relation that was seldom observed; None for others."""
         return self._now(state).company.ties(relation)
 
@@ -57,13 +57,13 @@ class Hearing:
         said: npt.NDArray[np.float32] = paths.scores(asked, np.array([relation], dtype=np.int32))[0, ids]
         return said
 
-    def ways(self, state: State, name: str, relation: int, answer: str) -> tuple[Way, ...] | None:
+    def ways(self, state: State, name: str, relation: int, answer: str) -> tuple[Chain, ...] | None:
         """The facts along which paths over all that is known lead to an answer; None where there are no such paths."""
         paths, ids = self._now(state).paths, state.ids
         if paths is None:
             return None
         asked, other = (int(ids[state.candidate(one)]) for one in (name, answer))
-        return ways_in_words(paths.ways(asked, relation, other), self.names, lambda one: self._name(state, one))
+        return chains_in_words(paths.ways(asked, relation, other), self.names, lambda one: self._name(state, one))
 
     def alike(self, state: State, name: str, relation: int, answer: str) -> tuple[Alike, ...]:
         """The known answers that an answer is like, those first that make up most of its likeness."""
@@ -110,10 +110,10 @@ class Hearing:
         return Company.of(self.observed, self.stored.triples, self.names.num_seen)
 
 
-def ways_in_words(found: Iterable[ways.Way], names: Names, name: Callable[[int], str]) -> tuple[Way, ...]:
+def chains_in_words(found: Iterable[ways.Chain], names: Names, name: Callable[[int], str]) -> tuple[Chain, ...]:
     """Ways with the names of those whom they lead along."""
 
     def words(head: int, relation: int, tail: int) -> Triple:
         return name(head), names.relation_name(relation), name(tail)
 
-    return tuple(Way(tuple(words(*fact) for fact in way.facts), way.loss) for way in found)
+    return tuple(Chain(tuple(words(*fact) for fact in way.facts), way.loss) for way in found)

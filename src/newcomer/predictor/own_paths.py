@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import UNKNOWN
-from newcomer.predictor.answers import Way
-from newcomer.predictor.book import Names
-from newcomer.predictor.hearing import ways_in_words
-from newcomer.predictor.state import State
-from newcomer.training.propagating import Asked, Paths
+from newcomer.models.propagation.own import Asked, Paths
+from newcomer.predictor.answers import Chain
+from newcomer.predictor.fact_store import Names
+from newcomer.predictor.hearing import chains_in_words
+from newcomer.predictor.snapshot import State
 
 
 class OwnPaths:
@@ -34,7 +34,7 @@ class OwnPaths:
             scores[state.place(name)] = said.itself.item()
         return scores
 
-    def ways(self, state: State, name: str, relation: int, answer: str) -> tuple[Way, ...]:
+    def ways(self, state: State, name: str, relation: int, answer: str) -> tuple[Chain, ...]:
         """The facts along which paths lead to an answer."""
         asked, strangers = self._asked(state, name)
         first, numbered = self.names.num_seen, [*strangers, name]  # as `Paths` numbers them
@@ -45,7 +45,7 @@ class OwnPaths:
         def called(number: int) -> str:
             return self.names.entity(number) if number < first else numbered[number - first]
 
-        return ways_in_words(self.paths.ways(asked, relation, other), self.names, called)
+        return chains_in_words(self.paths.ways(asked, relation, other), self.names, called)
 
     def _asked(self, state: State, name: str) -> tuple[Asked, list[str]]:
         """Who paths are asked about, and by name the newcomers it is tied to."""

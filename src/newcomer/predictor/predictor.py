@@ -13,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from newcomer.bundle import Bundle, read_bundle
 from newcomer.errors import OptionError, shown
+from newcomer.evaluation.breakdown import facts_groups
+from newcomer.evaluation.calibration import best, evidence, uncalibrated
+from newcomer.evaluation.stored import calibration_of
 from newcomer.graph import Mask
+from newcomer.models.bundle import Bundle, read_bundle
+from newcomer.models.triple_classifier import triple_classifier_of
 from newcomer.predictor.answers import Added, Answer, Neighbor, Suggestion, Verdict
-from newcomer.predictor.book import Fact, Triple, checked, named
-from newcomer.predictor.confidence import Company, Confidence, Teaching
-from newcomer.predictor.judging import Judge
-from newcomer.predictor.mind import Mind, Scores
-from newcomer.predictor.reasons import Because, Query, groundings_of
-from newcomer.predictor.state import State
-from newcomer.tasks.breakdown import facts_groups
-from newcomer.tasks.calibration import best, evidence, plain_truths
-from newcomer.training.calibrating import calibration_of
-from newcomer.training.conditions import choose_device
-from newcomer.training.judging import judge_of
+from newcomer.predictor.classifier import Judge
+from newcomer.predictor.confidence import Company, Confidence, RuleReach
+from newcomer.predictor.engine import InferenceEngine, Scores
+from newcomer.predictor.explain import Explanation, Query, groundings_of
+from newcomer.predictor.fact_store import Fact, Triple, checked, named
+from newcomer.predictor.snapshot import State
+from newcomer.training.runtime import choose_device
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself
 
@@ -53,8 +53,8 @@ class Predictor:
     def __init__(self, bundle: Bundle, device: str = "cpu", threads: int | None = None) -> None:
         self.bundle = bundle
         self.calibration = calibration_of(bundle)
-        self.judge = judge_of(bundle.weights, bundle.observed.num_relations)
-        self._mind = Mind(bundle, choose_device(device), threads)
+        self.judge = triple_classifier_of(bundle.weights, bundle.observed.num_relations)
+        self._mind = InferenceEngine(bundle, choose_device(device), threads)
         self._shared = _Shared(self._mind)
         self._state = self._mind.first
         self._writing = Lock()
@@ -281,14 +281,14 @@ class Predictor:
         truths = self._truths(query, scores, places)
         names = [query.state.name_of(place) for place in places]
         return [
-            Answer(name, float(scores[place]), truth, Because(query, name, k), self.calibration is not None)
+            Answer(name, float(scores[place]), truth, Explanation(query, name, k), self.calibration is not None)
             for name, place, truth in zip(names, places, truths, strict=True)
         ]
 
     def _truths(self, query: Query, scores: Scores, places: npt.NDArray[np.intp]) -> list[float]:
         """Of candidates, given the scores of all."""
         if self.calibration is None:
-            found = plain_truths(scores, places, self._mind.blend is not None)
+            found = uncalibrated(scores, places, self._mind.blend is not None)
         else:
             found = self.calibration.answers.truths(evidence(scores, query.left_out, places), query.relation)
         return [float(truth) for truth in found]
@@ -336,7 +336,7 @@ class Predictor:
 class _Shared:
     """What follows from the trained model alone: worked out when it is first needed, for a predictor and its copies."""
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: InferenceEngine) -> None:
         self._mind = mind
 
     @cached_property
@@ -344,9 +344,9 @@ class _Shared:
         return Company.of(self._mind.observed)
 
     @cached_property
-    def teaching(self) -> Teaching:
+    def teaching(self) -> RuleReach:
         reasons = self._mind.walks.reasons
-        return Teaching.of(None if reasons is None else reasons.index, len(self._mind.names.relations))
+        return RuleReach.of(None if reasons is None else reasons.index, len(self._mind.names.relations))
 
 
 def _ends(facts: Iterable[Fact]) -> set[str]:

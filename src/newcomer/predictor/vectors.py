@@ -17,15 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
-from newcomer.nn.encoders import MeanEncoder, States, VNEncoder, join_edges
-from newcomer.nn.layers import SLOPE, Edges, QueryLayer, row_products
-from newcomer.nn.model import Model
-from newcomer.nn.soft_labels import soft_labels
-from newcomer.nn.sparse import Rows, row_softmax, weighted_sum
-from newcomer.predictor.book import Group
-from newcomer.rules.neighbors import VirtualNeighbors
-from newcomer.training.graph import TrainingGraph, build_training_graph
-from newcomer.training.scorer import rule_support
+from newcomer.models.embedding.encoders import MeanEncoder, States, VNEncoder, join_edges
+from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.models.embedding.model import Model
+from newcomer.models.embedding.scorer import rule_support
+from newcomer.models.sparse import Rows, row_softmax, weighted_sum
+from newcomer.models.vn.layers import SLOPE, Edges, QueryLayer, row_products
+from newcomer.models.vn.soft_labels import soft_labels
+from newcomer.predictor.fact_store import Group
+from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 CROWD = 64  # from so many newcomers on, an arrival is asked as a crowd
 
@@ -37,7 +37,7 @@ class Arrival:
     group: Group
     near: Tensor  # ids of the seen entities in this space, ascending
     states: States
-    graph: TrainingGraph
+    graph: GraphTensors
     virtual: VirtualNeighbors | None  # with the ids of the group
     labels: Tensor  # of each virtual triple
     added: Tensor | None  # what rules add to its truth, where answers are scored by their labels
@@ -90,7 +90,7 @@ class Embedder:
     def __init__(
         self,
         model: Model,
-        graph: TrainingGraph,
+        graph: GraphTensors,
         labels: Tensor,
         mode: str,
         c: float,
@@ -116,7 +116,7 @@ class Embedder:
     def _needs_support(self) -> bool:
         return self.constrained and self.mode == "soft"
 
-    def _added(self, model: Model, states: States, graph: TrainingGraph, support: Tensor | None) -> Tensor:
+    def _added(self, model: Model, states: States, graph: GraphTensors, support: Tensor | None) -> Tensor:
         """What rules add to the truth of each virtual triple; ``support`` where it is known."""
         if not self._needs_support:
             return torch.ones(len(graph.virtual), device=self.device)
@@ -146,7 +146,7 @@ class Embedder:
 
     def everyone(self, query: int) -> Tensor:
         """(seen, d): all seen entities as answers that an oriented relation asks back."""
-        if self.model.own_answers:
+        if self.model.answers_by_input:
             return self.states.layers[0]
         if self._layer is not None:
             return self._seen_crowd.asked(query)
@@ -159,7 +159,7 @@ class Embedder:
 
     def all_arrived(self, arrivals: list[Arrival], query: int) -> list[Tensor]:
         """(newcomers, d) for each arrival: everyone as answers that an oriented relation asks back."""
-        if self.model.own_answers:
+        if self.model.answers_by_input:
             return [self.plain(arrival.states, arrival.everyone) for arrival in arrivals]
         few = [arrival for arrival in arrivals if self._layer is None or arrival.size < CROWD]
         found = dict(zip(few, self._few_arrived(few, query), strict=True))
@@ -191,7 +191,7 @@ class Embedder:
         """(edges,): the attention to each edge of an entity that is asked a query; None of encoders without one."""
         entity, layer = torch.tensor([place], device=self.device), self._layer
         if layer is None:
-            return self.encoder.weighing(states, entity, torch.full_like(entity, query))
+            return self.encoder.ensemble_learner(states, entity, torch.full_like(entity, query))
         rows, entries = states.edges.rows.pick(entity)
         last = states.layers[-1]
         asked = row_products(last[entity], layer.entity_map @ layer.attention[0])
@@ -226,7 +226,7 @@ class Embedder:
             added = self._added(cast(Model, _Ends(self, places)), states, graph, support) if self.constrained else None
         return Arrival(group, places, states, graph, virtual, labels, added)
 
-    def _space(self, group: Group, near: Ids, virtual: VirtualNeighbors | None) -> TrainingGraph:
+    def _space(self, group: Group, near: Ids, virtual: VirtualNeighbors | None) -> GraphTensors:
         """Facts and virtual triples with places instead of ids; both ascend alike, so that sums keep their order."""
         ids = np.concatenate([near, group.ids])
 
@@ -237,15 +237,15 @@ class Embedder:
         relations = Vocabulary(pa.nulls(self.num_relations, pa.string()))
         facts = Graph.build(Vocabulary(pa.nulls(len(ids), pa.string())), relations, placed(group.facts))
         if virtual is None:
-            return build_training_graph(facts, len(ids), None, self.device)
+            return build_graph_tensors(facts, len(ids), None, self.device)
         ends = virtual.premises[:, :, [0, 2]]
         premises = virtual.premises.copy()
         premises[:, :, [0, 2]] = np.where(ends < 0, ends, np.searchsorted(ids, ends))
         moved = replace(virtual, triples=placed(virtual.triples), premises=premises)
-        return build_training_graph(facts, len(ids), moved, self.device)
+        return build_graph_tensors(facts, len(ids), moved, self.device)
 
     def _labelled(
-        self, near: Tensor, graph: TrainingGraph, labels: Tensor | None, vectors: Tensor | None
+        self, near: Tensor, graph: GraphTensors, labels: Tensor | None, vectors: Tensor | None
     ) -> tuple[Tensor, States]:
         """The labels of an arrival's virtual triples, where they are not known yet, and the newcomers embedded."""
         if labels is not None and self.encoder.hears_virtual:
@@ -258,7 +258,7 @@ class Embedder:
             return labels, alone
         return labels, self._extended(near, graph, self._weights(graph, labels))
 
-    def _believed(self, near: Tensor, graph: TrainingGraph, states: States) -> Tensor:
+    def _believed(self, near: Tensor, graph: GraphTensors, states: States) -> Tensor:
         """The labels of an arrival's virtual triples, with the newcomers embedded by their facts."""
         silent = torch.zeros(len(graph.virtual), device=self.device)
         if len(silent) == 0 or self.mode == "none":
@@ -271,11 +271,11 @@ class Embedder:
         support = grounds.support(truths[len(silent) :])
         return soft_labels(truths[: len(silent)], support, self.c)
 
-    def _weights(self, graph: TrainingGraph, labels: Tensor) -> Tensor:
+    def _weights(self, graph: GraphTensors, labels: Tensor) -> Tensor:
         """A weight a triple: facts are certain."""
         return torch.cat([torch.ones(len(graph.facts), device=self.device), labels])
 
-    def _extended(self, near: Tensor, graph: TrainingGraph, weights: Tensor, vectors: Tensor | None = None) -> States:
+    def _extended(self, near: Tensor, graph: GraphTensors, weights: Tensor, vectors: Tensor | None = None) -> States:
         """The newcomers beside seen entities whose own edges nobody needs here."""
         nothing = near.new_empty(0)
         no_rows = Rows(near.new_zeros(len(near) + 1), nothing, graph.num_entities)
@@ -299,10 +299,10 @@ class _Ends:
     def truths(self, states: States, triples: Tensor) -> Tensor:
         """(n,): truth values in 0..1."""
         model = self.embedder.model
-        if model.own_answers:
+        if model.answers_by_input:
             triples = model.oriented(triples, len(self.near))
         heads, relations, tails = triples.unbind(dim=1)
-        if model.own_answers:
+        if model.answers_by_input:
             of_heads, of_tails = self._asked(states, heads, relations), self._answers(states, tails, relations)
         else:
             ends, queries = torch.cat([heads, tails]), torch.cat([relations, model.inverse(relations)])

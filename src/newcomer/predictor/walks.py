@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.bundle import Bundle
 from newcomer.graph import Adjacency, Graph, Ids, TripleArray, read_only
-from newcomer.predictor.book import Group
+from newcomer.models.bundle import Bundle
+from newcomer.models.grounding import limits_of
+from newcomer.predictor.fact_store import Group
 from newcomer.rules.frequencies import Frequencies
-from newcomer.rules.index import RuleIndex, Surroundings, surroundings
 from newcomer.rules.limits import thread_count
-from newcomer.rules.neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, gather
-from newcomer.rules.paths import PathLimits
+from newcomer.rules.mining.symmetric_paths import PathLimits
+from newcomer.rules.online import OnlineRules
 from newcomer.rules.ranking import Evidence, RuleRanker
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.ties import Ties
-from newcomer.training.preparation import limits_of
+from newcomer.rules.rule_index import RuleIndex, Surroundings, surroundings
+from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, gather
 
 ROOM = 64  # rows that are kept free at first
 
@@ -178,7 +178,7 @@ class Walks:
         entity: int,
         relation: int,
         starts: tuple[Ids, Ids] | None = None,
-        ties: Ties | None = None,
+        ties: OnlineRules | None = None,
     ) -> Evidence:
         """What the rules, and ``ties`` beside them, say of every id as an answer; one row.
 
@@ -191,8 +191,10 @@ class Walks:
                 world, size = world.started_by(*starts), max(size, int(starts[1].max(initial=0)) + 1)
             frequencies = replace(self._weighing.frequencies, num_entities=size)
             asked = np.array([entity], dtype=np.int32), np.array([relation], dtype=np.int32)
-            weighing = replace(self._weighing, facts=rows, world=world, frequencies=frequencies, ties=lambda _: ties)
-            return weighing.evidence(*asked)
+            ensemble_learner = replace(
+                self._weighing, facts=rows, world=world, frequencies=frequencies, ties=lambda _: ties
+            )
+            return ensemble_learner.evidence(*asked)
 
     def about_anyone(self, entity: int, relation: int) -> bool:
         """Whether a rule answers (entity, relation, ?) with whoever has some relation."""

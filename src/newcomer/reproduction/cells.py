@@ -16,19 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import newcomer
-from newcomer.bundle import Bundle, read_bundle, write_bundle
 from newcomer.config import Config
 from newcomer.errors import InputError, NewcomerError
-from newcomer.files import fresh_file
-from newcomer.graph import InductiveDataset
-from newcomer.reproduction.measuring import BY, rules_report, statistics_report
-from newcomer.reproduction.plans import STATISTICS, Cell
-from newcomer.reproduction.sources import Source, Sources, note_about
-from newcomer.reproduction.stored import changed_settings, read_result, read_results
-from newcomer.tasks.link_prediction import RankingProtocol
-from newcomer.training.checkpoint import Identity, read_checkpoint
-from newcomer.training.conditions import choose_device
-from newcomer.training.evaluation import (
+from newcomer.evaluation.ranking import RankingProtocol
+from newcomer.evaluation.report import (
     CLASSIFICATION,
     Case,
     Report,
@@ -38,8 +29,17 @@ from newcomer.training.evaluation import (
     ranking_report,
     write_report,
 )
-from newcomer.training.fit import Fitted, Listener, fit
+from newcomer.files import fresh_file
+from newcomer.graph import InductiveDataset
+from newcomer.models.bundle import Bundle, read_bundle, write_bundle
+from newcomer.reproduction.measuring import BY, rules_report, statistics_report
+from newcomer.reproduction.plans import STATISTICS, Cell
+from newcomer.reproduction.sources import Source, Sources, note_about
+from newcomer.reproduction.stored import changed_settings, read_result, read_results
+from newcomer.training.checkpoint import Identity, read_checkpoint
 from newcomer.training.journal import CHECKPOINT, has_checkpoint, in_use, remove_training
+from newcomer.training.pipeline import Fitted, Listener, fit
+from newcomer.training.runtime import choose_device
 
 WORK = ".work"
 DONE, OPEN, CHANGED, ABSENT, BUSY = STATES = ("done", "open", "changed", "absent", "busy")
@@ -148,7 +148,7 @@ class Workshop:
         else:
             full = self.sources.full_graph(cell.dataset)
             # Of a model whose answers rules have a say in, network and rules are measured by themselves too.
-            ranked = rank_test(case, RankingProtocol(), full, with_parts=config.model.evidence)
+            ranked = rank_test(case, RankingProtocol(), full, with_parts=config.model.ensemble)
             report = ranking_report(case, ranked, BY, full)
         training = {name: value for name, value in bundle.metrics.items() if name != "history"}
         return {**report, "model": cell.model, "training": training}

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from newcomer.evaluation.plots import need_matplotlib
 from newcomer.files import fresh_file
 from newcomer.reproduction.plans import Plan, Run
 from newcomer.reproduction.stored import Result
 from newcomer.reproduction.tables import METRIC_NAMES, Row, figure_of, rows_of
-from newcomer.training.evaluation_plots import need_matplotlib
 
 PICTURE = "unseen-share.png"
 STYLES = {

@@ -11,17 +11,18 @@ from newcomer import __version__
 from newcomer.config import Config
 from newcomer.data.dataset import parts_of
 from newcomer.data.describe import describe, neighbours_per_predicted_fact
+from newcomer.evaluation.metrics import MEASURED
+from newcomer.evaluation.ranking import RankingProtocol, RankingResult, ceiling, evaluate_under
+from newcomer.evaluation.report import Report, figures_of, headline, json_ready, rows_by
 from newcomer.graph import Graph, Ids, InductiveDataset
+from newcomer.models.grounding import ground
 from newcomer.reproduction.plans import Cell
 from newcomer.reproduction.sources import Source
 from newcomer.rules.limits import thread_count
-from newcomer.rules.mining import MiningPlan, mine_rules
+from newcomer.rules.mining.plan import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
-from newcomer.tasks.link_prediction import RankingProtocol, RankingResult, ceiling, evaluate_under
-from newcomer.training.evaluation import Report, figures_of, headline, json_ready, rows_by
-from newcomer.training.preparation import ground, mined_rules
-from newcomer.training.validation import MEASURED
+from newcomer.training.preparation import mined_rules
 
 BY = ("class", "facts", "frequency", "evidence")  # breakdowns of few rows
 

@@ -9,14 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from newcomer.bundle import dataset_hash
 from newcomer.data import LoadedDataset, SplitRule, read_dataset, split_graph
 from newcomer.data.catalogue import entry, find_folder, names
 from newcomer.errors import DatasetError, NewcomerError
+from newcomer.evaluation.ranking import align
 from newcomer.files import looking_at
 from newcomer.graph import Graph, InductiveDataset
+from newcomer.models.bundle import dataset_hash
 from newcomer.reproduction.plans import read_toml
-from newcomer.tasks.link_prediction import align
 
 FILES = "files"
 

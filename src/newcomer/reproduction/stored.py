@@ -11,10 +11,10 @@ from newcomer.errors import InputError
 from newcomer.reproduction.plans import Cell
 
 Result = dict[str, Any]
-RIVALS = "training.rivals"
+RIVALS = "training.softmax_negatives"
 IDLE_WITHOUT = {  # what a setting does nothing without
     "training.propagation_steps": ("model.propagation",),
-    "model.wide_paths": ("model.propagation", "model.company"),
+    "model.propagate_newcomers": ("model.propagation", "model.graph_statistics"),
 }
 
 
@@ -51,7 +51,7 @@ def changed_settings(stored: Result, cell: Cell) -> str:
 def _other_verdicts(stored: Result, cell: Cell) -> str:
     """Whether a network's triples were true by their scores, before they were by its truths."""
     by_scores = stored.get("thresholds") == "newcomers" and not stored.get("made_up_negatives")
-    is_network = cell.config is not None and not cell.config.model.judge
+    is_network = cell.config is not None and not cell.config.model.triple_classifier
     return "verdicts were by scores, where a network's are by truths now" if by_scores and is_network else ""
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from newcomer.graph import Graph, Ids, Mask, Offsets
-from newcomer.rules.index import Floats
+from newcomer.rules.rule_index import Floats
 
 
 @dataclass(frozen=True, eq=False)

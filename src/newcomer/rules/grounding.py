@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from newcomer.graph import Ids, Offsets
 from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.index import OrientedRules, Surroundings
+from newcomer.rules.rule_index import OrientedRules, Surroundings
 
 ONE, TWO, BOTH, THREE, CONSTANT, EXISTS = 1, 2, 3, 4, 5, 6  # as Kind; compiled code takes plain numbers
 KINDS = 8

@@ -5,7 +5,7 @@ It learns nothing and is the baseline that every learned model must beat. A rule
 by how often they are the answer to the same relation in the observed graph.
 
 Rules start at the entity's own facts and walk on over those of the entities they come to, as they do for virtual
-neighbours (`newcomer.rules.neighbors`).
+neighbours (`newcomer.rules.virtual_neighbors`).
 """
 
 from collections.abc import Callable
@@ -16,15 +16,15 @@ import numpy as np
 
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import Adjacency, Graph, Ids, Offsets
-from newcomer.rules.company import Company
 from newcomer.rules.frequencies import Frequencies
 from newcomer.rules.grounding import candidate_rules
-from newcomer.rules.index import Floats, RuleIndex, Surroundings, surroundings
+from newcomer.rules.online import OnlineRules, Votes
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.ties import Ties, Votes
+from newcomer.rules.rule_index import Floats, RuleIndex, Surroundings, surroundings
+from newcomer.rules.similarity import Company
 from newcomer.rules.voting import collect_votes, lexicographic_scores, noisy_or_scores
 
-Counted = Callable[[int], Ties | None]  # for an oriented relation that hardly has rules, what stands beside them
+Counted = Callable[[int], OnlineRules | None]  # for an oriented relation that hardly has rules, what stands beside them
 AGGREGATIONS = ("maximum", "noisy-or")
 
 

@@ -95,7 +95,7 @@ class Rule:
 
     @property
     def pca_confidence(self) -> float:
-        """The same among the pairs of which something is known: see `newcomer.rules.horn`."""
+        """The same among the pairs of which something is known: see `newcomer.rules.mining.horn`."""
         return _share(self.support, self.pca_body_size)
 
     @property

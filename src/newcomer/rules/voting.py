@@ -10,7 +10,7 @@ import numpy.typing as npt
 from newcomer.graph import Ids
 from newcomer.rules.compiled import compiled, lower_bound
 from newcomer.rules.grounding import BOTH, ONE, THREE, TWO, ends_of_variable, holds, row_of
-from newcomer.rules.index import Floats, OrientedRules, Surroundings
+from newcomer.rules.rule_index import Floats, OrientedRules, Surroundings
 
 
 @compiled

@@ -22,12 +22,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from newcomer import __version__
-from newcomer.bundle import dataset_hash
 from newcomer.config import Config, completed
 from newcomer.errors import InputError, OutputError, shown
 from newcomer.graph import InductiveDataset
+from newcomer.models.bundle import dataset_hash
 from newcomer.rules.rule import COLUMNS, RuleSet
-from newcomer.training.loop import Trainer
+from newcomer.training.embedding import Trainer
 
 FORMAT = "newcomer checkpoint"
 FORMAT_VERSION = 1

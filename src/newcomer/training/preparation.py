@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.config import Config, RulesConfig
+from newcomer.config import Config
 from newcomer.errors import DatasetError
-from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, TripleArray, Vocabulary
-from newcomer.rules.limits import thread_count
-from newcomer.rules.mining import MiningPlan, mine_rules
-from newcomer.rules.neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
-from newcomer.rules.paths import PathLimits
+from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
+from newcomer.graph.types import seen_count
+from newcomer.models.grounding import ground, ground_seen
+from newcomer.rules.mining.plan import MiningPlan, mine_rules
 from newcomer.rules.rule import NONE, Kind, RuleSet
+from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 Progress = Callable[[int, int], None]
 
@@ -67,11 +67,6 @@ def check_trainable(dataset: InductiveDataset) -> None:
         raise DatasetError(f"the ids of {dataset.name} do not start with the seen entities; read it with load_dataset")
 
 
-def seen_count(observed: Graph) -> int:
-    """How many entities have a trained vector: ids up to the last one with an observed fact."""
-    return int(np.flatnonzero(observed.degrees)[-1]) + 1 if len(observed) else 0
-
-
 def under_protocol(dataset: InductiveDataset, protocol: str) -> InductiveDataset:
     """The data set with all facts that may be trained on as its observed graph."""
     if protocol != "transductive":
@@ -96,34 +91,6 @@ def mined_rules(
     )
     graph = dataset.observed if config.protocol == "inductive" else dataset.known_facts()
     return mine_rules(graph, plan, config.seed, threads, progress).rules
-
-
-def ground_seen(rules: RuleSet, observed: Graph, config: Config, threads: int | None = None) -> VirtualNeighbors | None:
-    """What the rules conclude about those who are trained on, from observed facts."""
-    everyone = np.arange(seen_count(observed), dtype=np.int32)
-    return ground(rules, observed.adjacency, everyone, config, threads)
-
-
-def ground(
-    rules: RuleSet, facts: Adjacency, entities: Ids, config: Config, threads: int | None
-) -> VirtualNeighbors | None:
-    """What the rules, and symmetric paths if they are asked for, conclude about these entities from these facts."""
-    wanted = config.rules
-    if config.model.labels == "none" or not (len(rules) or wanted.paths):
-        return None
-    paths = PathLimits(walks=wanted.walks) if wanted.paths else None
-    return virtual_neighbors(rules, facts, entities, limits_of(wanted), paths, config.seed, thread_count(threads))
-
-
-def limits_of(wanted: RulesConfig) -> NeighborLimits:
-    """Which rules may add virtual neighbours."""
-    return NeighborLimits(
-        wanted.min_confidence,
-        wanted.measure,
-        wanted.neighbor_min_support,
-        wanted.min_head_size,
-        wanted.max_per_entity,
-    )
 
 
 def renamed_rules(rules: RuleSet, source: InductiveDataset, target: InductiveDataset) -> RuleSet:

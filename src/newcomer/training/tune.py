@@ -25,19 +25,19 @@ from typing import Any
 import numpy as np
 
 from newcomer import __version__
-from newcomer.bundle import dataset_hash
 from newcomer.config import Config, config_hash, to_toml
 from newcomer.errors import InputError, MissingExtraError, OptionError, OutputError, shown
 from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
+from newcomer.models.bundle import dataset_hash
 from newcomer.rules.rule import RuleSet
 from newcomer.training.checkpoint import START_ANEW, Figures, RunState
-from newcomer.training.conditions import choose_device, settled
-from newcomer.training.fit import Fitted, Listener, fit
+from newcomer.training.holdout import hold_out_newcomers
 from newcomer.training.journal import claimed
+from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.preparation import check_trainable, mined_rules, renamed_rules
-from newcomer.training.space import Space, with_settings
-from newcomer.training.validation import hold_out_newcomers
+from newcomer.training.runtime import choose_device, settled
+from newcomer.training.search_space import Space, with_settings
 
 STUDY, BEST, TRIALS = "study.db", "best.toml", "trials.tsv"
 OWN = {STUDY, f"{STUDY}-journal", BEST, TRIALS}
@@ -295,7 +295,7 @@ def _in_words(value: Any) -> str:
 
 def _mines_anew(space: Space) -> bool:
     """Whether trials differ in the rules that they mine."""
-    return any(name.startswith("rules.") or name in ("model.labels", "model.evidence") for name in space.names)
+    return any(name.startswith("rules.") or name in ("model.labels", "model.ensemble") for name in space.names)
 
 
 def _rules_of(

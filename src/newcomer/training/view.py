@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from newcomer.nn.layers import Edges
-from newcomer.nn.model import Negatives
-from newcomer.nn.sparse import Rows
-from newcomer.training.graph import TrainingGraph
+from newcomer.models.embedding.graph_tensors import GraphTensors
+from newcomer.models.embedding.model import Negatives
+from newcomer.models.sparse import Rows
+from newcomer.models.vn.layers import Edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +38,13 @@ class View:
         return negatives._replace(entities=self.places(negatives.entities))
 
 
-def whole(graph: TrainingGraph, weights: Tensor) -> View:
+def whole(graph: GraphTensors, weights: Tensor) -> View:
     """Everything, with a weight a triple."""
     return View(graph.edges(weights))
 
 
 def around(
-    graph: TrainingGraph, weights: Tensor, entities: Tensor, fanout: int, hops: int, generator: torch.Generator
+    graph: GraphTensors, weights: Tensor, entities: Tensor, fanout: int, hops: int, generator: torch.Generator
 ) -> View:
     """What is at most ``hops`` drawn edges away from ``entities``; those at the rim have no edges."""
     reached = frontier = torch.unique(entities)
@@ -60,7 +60,7 @@ def around(
 
 
 def _draw(
-    graph: TrainingGraph, weights: Tensor, entities: Tensor, fanout: int, generator: torch.Generator
+    graph: GraphTensors, weights: Tensor, entities: Tensor, fanout: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """At most ``fanout`` visible edges of each entity: whose (a place among ``entities``) and which, ascending."""
     rows, entries = graph.rows.pick(entities)
@@ -78,7 +78,7 @@ def _within(ascending: Tensor, wanted: Tensor) -> Tensor:
     return ascending[place] == wanted
 
 
-def _edges(graph: TrainingGraph, weights: Tensor, nodes: Tensor, rows: Tensor, entries: Tensor) -> Edges:
+def _edges(graph: GraphTensors, weights: Tensor, nodes: Tensor, rows: Tensor, entries: Tensor) -> Edges:
     """Edges (entity, entry of the graph) as rows of ``nodes``."""
     place = torch.searchsorted(nodes, rows)
     order = torch.argsort(place, stable=True)

@@ -1,0 +1,200 @@
+"""Where a ranking is good and where it loses: its queries in groups, each with its metrics and its share of the loss.
+
+A query loses ``1 - 1 / rank`` of what a perfect ranking has; a group's ``lost`` is its part of all that is lost, so
+that the groups of one breakdown add up to 1. Only groups that occur are listed.
+
+    relation             by name, both directions together; those that lose most come first
+    relation_class       1-1, 1-n, n-1, n-n as seen from the query's entity: the second place is n where an entity has
+                         1.5 or more answers on average in the observed graph, the first where an answer has 1.5 or
+                         more such entities (so one relation is 1-n in one direction and n-1 in the other); "unseen"
+                         where the observed graph has no fact of the relation
+    known_facts          how many facts the entity has of its own: observed ones if it is seen, else auxiliary ones
+    relation_frequency   how many facts the observed graph has of the relation
+    linked               whether a known fact, observed or auxiliary, ties entity and answer, whatever its relation
+                         and direction
+    evidence             the last two in one: the relation was never observed; else the pair is linked, or is not
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.errors import OptionError, shown
+from newcomer.evaluation.metrics import Counts, Values, expected_summary, summary
+from newcomer.evaluation.ranking import Queries, RankingResult, candidates_left
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask
+
+MANY = 1.5
+FACTS = {"0": 0, "1": 1, "2-5": 5, "6-20": 20, "21-100": 100}
+FREQUENCIES = {"never": 0, "1-20": 20, "21-200": 200}
+CLASSES = ("1-1", "1-n", "n-1", "n-n", "unseen")
+
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Queries of one kind: how many, what share of all, their metrics, and their share of all that is lost.
+
+    ``ceiling`` is what a perfect scorer can expect of these queries under the known filter, where it was asked for.
+    """
+
+    name: str
+    queries: int
+    share: float
+    metrics: Mapping[str, float]
+    lost: float
+    ceiling: Mapping[str, float] | None = None
+
+
+def breakdown(result: RankingResult, dataset: InductiveDataset, full: Graph | None = None) -> dict[str, list[Group]]:
+    """Every breakdown of a result by its name, see the module.
+
+    With ``full``, a graph of all true triples with the data set's ids, groups of a result under the known filter also
+    get their ceiling (see `newcomer.evaluation.ranking.ceiling`).
+    """
+    if result.entities != dataset.entities or result.relations != dataset.relations:
+        raise OptionError(
+            f"the result has other ids than data set {shown(dataset.name)}; pass the one it was ranked on"
+        )
+    loss = _Loss.of(result, dataset, full)
+    found = {name: loss.groups(*divide(result.queries, dataset)) for name, divide in BREAKDOWNS.items()}
+    found["relation"].sort(key=lambda group: (-group.lost, group.name))
+    return found
+
+
+def to_rows(groups: Mapping[str, Iterable[Group]]) -> list[dict[str, Any]]:
+    """A flat row a group, as JSON can hold it: figures that are no number are null."""
+    return [_row(name, group) for name, members in groups.items() for group in members]
+
+
+def _row(name: str, group: Group) -> dict[str, Any]:
+    row = {"by": name, "group": group.name, "queries": group.queries, "share": group.share, "lost": group.lost}
+    row |= {metric: _number(value) for metric, value in group.metrics.items()}
+    if group.ceiling is not None:
+        row |= {f"ceiling_{metric}": _number(value) for metric, value in group.ceiling.items()}
+    return row
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+@dataclass(frozen=True, eq=False)
+class _Loss:
+    """A result, what each of its queries lost, and what its filter leaves to a perfect scorer."""
+
+    result: RankingResult
+    lost: Values
+    left: tuple[Counts, Counts] | None
+
+    @classmethod
+    def of(cls, result: RankingResult, dataset: InductiveDataset, full: Graph | None) -> "_Loss":
+        left = None
+        if full is not None and result.protocol.filter == "known":
+            left = candidates_left(dataset, full, queries=result.queries)
+        return cls(result, 1.0 - 1.0 / result.ranks, left)
+
+    def groups(self, codes: Codes, names: Sequence[str]) -> list[Group]:
+        """The groups that occur, in the order of their codes."""
+        return [self._group(names[code], codes == code) for code in np.unique(codes).tolist()]
+
+    def _group(self, name: str, mask: Mask) -> Group:
+        count, total = int(mask.sum()), float(self.lost.sum())
+        lost = float(self.lost[mask].sum()) / total if total else 0.0
+        metrics = summary(self.result.ranks[mask], self.result.candidates[mask])
+        ceiling = None if self.left is None else expected_summary(self.left[0][mask], self.left[1][mask])
+        return Group(name, count, count / len(mask), metrics, lost, ceiling)
+
+
+def _by_relation(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
+    return _plain_relation(queries, dataset), list(dataset.relations)
+
+
+def _by_relation_class(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
+    relation, counts = _plain_relation(queries, dataset), dataset.observed.relation_counts
+    triples = dataset.observed.triples
+    many_heads, many_tails = (
+        _average_above(triples.relations, ends, counts) for ends in (triples.tails, triples.heads)
+    )
+    asks_tail = queries.relation < len(dataset.relations)
+    many_answers = np.where(asks_tail, many_tails[relation], many_heads[relation])
+    many_entities = np.where(asks_tail, many_heads[relation], many_tails[relation])
+    codes = 2 * many_entities.astype(np.int64) + many_answers
+    return np.where(counts[relation] > 0, codes, CLASSES.index("unseen")), CLASSES
+
+
+def _average_above(relations: Ids, ends: Ids, counts: Ids) -> Mask:
+    """Per relation, whether those who stand at this end have `MANY` facts of it or more on average."""
+    size = int(ends.max(initial=0)) + 1
+    distinct = np.bincount(np.unique(_pairs(relations, ends, size)) // size, minlength=len(counts))
+    above: Mask = (counts >= MANY * distinct) & (distinct > 0)
+    return above
+
+
+def _by_known_facts(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
+    return facts_groups(known_facts(dataset)[queries.entity])
+
+
+def known_facts(dataset: InductiveDataset) -> Counts:
+    """How many facts each entity has of its own."""
+    own, size = dataset.own_facts, len(dataset.entities)
+    owner = np.repeat(np.arange(size), np.diff(own.offsets))
+    # A fact that ties an entity to itself stands in its row in both directions, and is still one fact.
+    counted = (own.tails != owner) | (own.relations < len(dataset.relations))
+    return np.bincount(owner[counted], minlength=size).astype(np.int64)
+
+
+def facts_groups(counts: npt.NDArray[np.integer]) -> tuple[Codes, Sequence[str]]:
+    """The group of each number of known facts, and what the groups are called."""
+    return _bucket(counts, FACTS)
+
+
+def _by_relation_frequency(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
+    return _bucket(dataset.observed.relation_counts[_plain_relation(queries, dataset)], FREQUENCIES)
+
+
+def _by_linked(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
+    return np.where(_is_linked(queries, dataset), 0, 1), ("linked", "not linked")
+
+
+def _by_evidence(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
+    never = dataset.observed.relation_counts[_plain_relation(queries, dataset)] == 0
+    linked = _is_linked(queries, dataset)
+    return np.where(never, 2, np.where(linked, 0, 1)), ("linked", "not linked", "relation never observed")
+
+
+def _plain_relation(queries: Queries, dataset: InductiveDataset) -> Codes:
+    return queries.relation.astype(np.int64) % len(dataset.relations)
+
+
+def _is_linked(queries: Queries, dataset: InductiveDataset) -> Mask:
+    size, asked = len(dataset.entities), _pairs(queries.entity, queries.answer, len(dataset.entities))
+    linked = np.zeros(len(queries), dtype=bool)
+    for facts in (dataset.observed.triples, dataset.auxiliary.triples):
+        for ends in ((facts.heads, facts.tails), (facts.tails, facts.heads)):
+            linked |= np.isin(asked, _pairs(*ends, size))
+    return linked
+
+
+def _pairs(first: Ids, second: Ids, size: int) -> Codes:
+    return first.astype(np.int64) * size + second
+
+
+def _bucket(counts: npt.NDArray[np.integer], last: Mapping[str, int]) -> tuple[Codes, Sequence[str]]:
+    """The bucket of each count: buckets are named by their last number, and those beyond get one of their own."""
+    bounds = list(last.values())
+    return np.searchsorted(bounds, counts).astype(np.int64), (*last, f"more than {bounds[-1]}")
+
+
+BREAKDOWNS: dict[str, Callable[[Queries, InductiveDataset], tuple[Codes, Sequence[str]]]] = {
+    "relation": _by_relation,
+    "relation_class": _by_relation_class,
+    "known_facts": _by_known_facts,
+    "relation_frequency": _by_relation_frequency,
+    "linked": _by_linked,
+    "evidence": _by_evidence,
+}

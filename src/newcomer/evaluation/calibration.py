@@ -1,0 +1,420 @@
+"""From scores to truths: of the answers that are given a truth of 0.8, about 80 % shall be right.
+
+What a score is worth is learned from questions whose answers are known. An answer's *evidence* is two numbers: the log
+odds of its share in the softmax over the twenty best candidates that are not known already, and the logarithm of its
+rank. (A share among all candidates would depend on the many that nobody would name: what they add up to differs from
+one kind of newcomer to another, and says little about the best.) Both are weighed, the share's weight never below 0
+and the rank's never above, so that a higher score never has a lower truth. From there to truth leads
+
+    a logistic curve (Platt, with his smoothed targets) where right or wrong answers are few, else
+    an isotonic one: the best of all rising curves (pool adjacent violators), with one more right answer at its lower
+    end and one more wrong one at its upper end, so that nothing is certain; straight between the blocks' middles, in
+    log odds, and flat beyond them
+    and for each oriented relation a slope and a shift of the log odds, held near to 1 and 0 by a normal prior: with few
+    questions the curve of all, with many its own
+
+An expected calibration error is the mean distance between truth and share of right answers over ten bins of truth,
+each counting by its answers.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.errors import DatasetError, shown
+from newcomer.evaluation.metrics import Values
+from newcomer.evaluation.ranking import MEMORY_LIMIT, SCORE_BYTES
+from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary
+from newcomer.models.scorer import Scorer
+
+CERTAIN = 1e-9  # what is left to others at least, where logarithms need something
+RIVALS = 20  # the best, whom an answer shares with
+LEARNED_FROM = 20  # answers a question: those that anyone is shown without asking for more
+ENOUGH = 100  # right answers, and wrong ones, for a curve of any shape
+FIRMNESS = (16.0, 2.0)  # of a relation's slope and shift: one over the variance of their prior
+ROUNDS = 100  # of Newton's method, which needs about six
+BINS = 10
+SIDES = ("tail", "head")  # what a question asks for: along a relation, or along its inverse
+
+Truths = npt.NDArray[np.float64]
+
+
+def uncalibrated(scores: npt.NDArray[Any], places: npt.NDArray[np.integer], shares: bool) -> Truths:
+    """Truths of candidates without any calibration: shares in the softmax over all, or sigmoids of the scores."""
+    exact = scores.astype(np.float64)
+    if shares:
+        odds = np.exp(exact - exact.max())
+        found: Truths = (odds / odds.sum())[places]
+        return found
+    return _sigmoid(exact[places])
+
+
+def evidence(scores: npt.NDArray[Any], left_out: Mask, places: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+    """(places, 2): log odds of the share, and logarithm of the rank, of candidates among those not left out.
+
+    Equals share the mean of their ranks. Whoever is not among the best is compared with all of these. The places must
+    be of candidates that are not left out.
+    """
+    if len(places) == 0:  # where everyone is left out, say
+        return np.empty((0, 2))
+    rivals = scores[~left_out]
+    chosen = scores[places].astype(np.float64)
+    first = np.sort(np.partition(rivals, max(len(rivals) - RIVALS, 0))[-RIVALS:]).astype(np.float64)
+    total = first[-1] + np.log(np.exp(first - first[-1]).sum())
+    # Counted, not sorted: the places are few.
+    above = np.array([np.count_nonzero(rivals > score) for score in scores[places]])
+    equal = np.array([np.count_nonzero(rivals == score) for score in scores[places]])
+    ranks = above + (equal + 1) / 2
+    share = np.minimum(chosen - total, -CERTAIN)  # its logarithm
+    others = np.where(chosen >= first[0], -np.expm1(share), 1.0)
+    return np.column_stack([share - np.log(others), np.log(ranks)])
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a scorer answers, a row an answer: those to one question together, best first."""
+
+    question: Offsets
+    entity: Ids
+    relation: Ids
+    place: Offsets  # among the answers to the question, from 0
+    evidence: npt.NDArray[np.float64]  # (answers, 2)
+    plain: Truths
+    right: Mask
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    def where(self, mask: Mask) -> "Answers":
+        """Some of them."""
+        return Answers(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
+
+
+class Overheard:
+    """A scorer that passes on what another says, and takes down the best answers to each question once.
+
+    Answers that are known already, from observed or auxiliary facts, are left out; right is what ``true`` holds.
+    """
+
+    def __init__(
+        self, inner: Scorer, dataset: InductiveDataset, true: Graph, shares: bool, top: int = LEARNED_FROM
+    ) -> None:
+        self.inner, self.shares, self.top = inner, shares, top
+        self.known, self.true = dataset.known_facts(), true
+        self._heard: dict[tuple[int, int], tuple[npt.NDArray[np.float64], Truths, Mask]] = {}
+
+    def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[Any]:
+        """One row of scores a query."""
+        rows = self.inner.scores(entities, relations)
+        for entity, relation, row in zip(entities.tolist(), relations.tolist(), rows, strict=True):
+            if (relation, entity) not in self._heard:
+                self._heard[relation, entity] = self._best(entity, relation, row)
+        return rows
+
+    def _best(self, entity: int, relation: int, row: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], Truths, Mask]:
+        left_out, right = (_answers_in(graph, entity, relation) for graph in (self.known, self.true))
+        places = best(row, left_out, self.top)
+        return evidence(row, left_out, places), uncalibrated(row, places, self.shares), right[places]
+
+    def answers(self) -> Answers:
+        """All that was heard, by relation and entity."""
+        order = sorted(self._heard)
+        found = [self._heard[key] for key in order]
+        counts = np.array([len(right) for _, _, right in found], dtype=np.int64)
+        starts = np.cumsum(counts) - counts
+        keys = np.array(order, dtype=np.int32).reshape(-1, 2)
+        return Answers(
+            np.repeat(np.arange(len(counts)), counts),
+            np.repeat(keys[:, 1], counts),
+            np.repeat(keys[:, 0], counts),
+            np.arange(counts.sum()) - np.repeat(starts, counts),
+            np.concatenate([np.empty((0, 2)), *(one for one, _, _ in found)]),
+            np.concatenate([np.empty(0), *(plain for _, plain, _ in found)]),
+            np.concatenate([np.empty(0, dtype=bool), *(right for _, _, right in found)]),
+        )
+
+
+def _answers_in(graph: Graph, entity: int, relation: int) -> Mask:
+    mask = np.zeros(graph.num_entities, dtype=bool)
+    relations, tails = graph.adjacency.of(entity)
+    mask[tails[relations == relation]] = True
+    return mask
+
+
+def best(scores: npt.NDArray[Any], left_out: Mask, k: int) -> npt.NDArray[np.intp]:
+    """The places of the k highest scores, highest first, of equals the first one first."""
+    there = np.flatnonzero(~left_out)
+    if len(there) > k:
+        least = np.partition(scores[there], len(there) - k)[len(there) - k]
+        there = there[scores[there] >= least]
+    order = np.argsort(-scores[there], kind="stable")[:k]
+    found: npt.NDArray[np.intp] = there[order]
+    return found
+
+
+def ask(scorer: Scorer, entities: Ids, relations: Ids, num_entities: int) -> Iterable[tuple[Offsets, npt.NDArray[Any]]]:
+    """Rows of scores, relation by relation and as many at a time as memory bears: which questions, and their rows."""
+    order = np.lexsort((entities, relations))
+    step = max(1, MEMORY_LIMIT // (num_entities * SCORE_BYTES))
+    for start in range(0, len(order), step):
+        which = order[start : start + step]
+        yield which, scorer.scores(entities[which], relations[which])
+
+
+def judged_evidence(odds: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """(triples, 2): the evidence of triples that were judged by themselves: log odds, and no rank."""
+    return np.column_stack([odds, np.zeros(len(odds))]).astype(np.float64)
+
+
+def triple_evidence(dataset: InductiveDataset, scorer: Scorer, triples: TripleArray) -> npt.NDArray[np.float64]:
+    """(triples, 2): the evidence for each tail as an answer to (head, relation, ?), other known answers left out."""
+    found = np.empty((len(triples), 2))
+    for place, row, left_out in triple_rows(dataset, scorer, triples):
+        found[place] = evidence(row, left_out, triples.tails[place : place + 1])[0]
+    return found
+
+
+def triple_rows(
+    dataset: InductiveDataset, scorer: Scorer, triples: TripleArray
+) -> Iterable[tuple[int, npt.NDArray[Any], Mask]]:
+    """Of each triple (its place) the scores of all tails, and the other known answers to (head, relation, ?)."""
+    known = dataset.known_facts()
+    for which, rows in ask(scorer, triples.heads, triples.relations, len(dataset.entities)):
+        for place, row in zip(which.tolist(), rows, strict=True):
+            left_out = _answers_in(known, int(triples.heads[place]), int(triples.relations[place]))
+            left_out[triples.tails[place]] = False
+            yield place, row, left_out
+
+
+@dataclass(frozen=True)
+class Own:
+    """How one oriented relation's log odds depart from the curve of all, and from how many questions that is known."""
+
+    slope: float
+    shift: float
+    questions: int
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """From evidence to truth. Log odds are ``shift`` and the weighed evidence, or where there are knots between them.
+
+    ``knots`` are (weighed evidence, log odds), both ascending.
+    """
+
+    share: float
+    rank: float
+    shift: float
+    knots: npt.NDArray[np.float64]  # (knots, 2)
+    relations: Mapping[int, Own] = field(default_factory=dict)
+
+    def odds(self, evidence: npt.NDArray[np.float64]) -> Values:
+        """Log odds by the curve of all relations."""
+        weighed = self.share * evidence[:, 0] - self.rank * evidence[:, 1]
+        if len(self.knots) == 0:
+            return np.asarray(weighed + self.shift)
+        return np.interp(weighed, self.knots[:, 0], self.knots[:, 1])
+
+    def truths(self, evidence: npt.NDArray[np.float64], relations: Ids | int) -> Truths:
+        """Truths of answers to questions along these oriented relations."""
+        odds, asked = self.odds(evidence), np.broadcast_to(relations, len(evidence))
+        for relation in np.unique(asked).tolist():
+            own, mine = self.relations.get(relation), asked == relation
+            if own is not None:
+                odds[mine] = own.slope * odds[mine] + own.shift
+        return _sigmoid(odds)
+
+
+def fit_curve(evidence: npt.NDArray[np.float64], right: Mask, relations: Ids, questions: Offsets) -> Curve:
+    """The curve that these answers speak for; ``questions`` says which belong to the same one."""
+    share, rank, shift = _logistic(evidence, right)
+    knots = np.empty((0, 2))
+    if min(right.sum(), (~right).sum()) >= ENOUGH:
+        values, truths = isotonic(share * evidence[:, 0] - rank * evidence[:, 1], right)
+        knots = np.column_stack([values, np.log(truths) - np.log1p(-truths)])
+    curve = Curve(share, rank, shift, knots)
+    odds = curve.odds(evidence)
+    own = {}
+    for relation in np.unique(relations).tolist():
+        mine = relations == relation
+        own[relation] = _own(odds[mine], right[mine], len(np.unique(questions[mine])))
+    return Curve(share, rank, shift, knots, own)
+
+
+def _logistic(evidence: npt.NDArray[np.float64], right: Mask) -> tuple[float, float, float]:
+    """Weights of share and rank, none below 0, and the shift, by Platt's method."""
+    good, bad = int(right.sum()), int((~right).sum())
+    targets = np.where(right, (good + 1) / (good + 2), 1 / (bad + 2))
+    columns = np.column_stack([evidence[:, 0], -evidence[:, 1], np.ones(len(right))])
+    loose, fixed = 1e-6, 1e12  # firmness: a weight that must not be negative is held at 0
+    weights = np.zeros(3)
+    for held in ((), (1,), (0,), (0, 1)):
+        firmness = np.array([fixed if place in held else loose for place in range(3)])
+        weights = _most_likely(columns, targets, np.zeros(3), firmness)
+        if (weights[:2] >= -1e-9).all():
+            break
+    share, rank, shift = weights.tolist()
+    return max(share, 0.0), max(rank, 0.0), shift
+
+
+def _own(odds: Values, right: Mask, questions: int) -> Own:
+    columns = np.column_stack([odds, np.ones(len(odds))])
+    weights = _most_likely(columns, right.astype(np.float64), np.array([1.0, 0.0]), np.array(FIRMNESS))
+    slope, shift = weights.tolist()
+    return Own(max(slope, 0.0), shift, questions)
+
+
+def _most_likely(columns: npt.NDArray[np.float64], targets: Values, guess: Values, firmness: Values) -> Values:
+    """Logistic regression with a normal prior around ``guess``; Newton's steps, halved until they lead down."""
+
+    def loss(weights: Values) -> float:
+        odds = columns @ weights
+        fit = (np.logaddexp(0.0, odds) - targets * odds).sum()
+        return float(fit + 0.5 * (firmness * (weights - guess) ** 2).sum())
+
+    weights = guess.copy()
+    for _ in range(ROUNDS):
+        truths = _sigmoid(columns @ weights)
+        # Plain sums: a library's matrix product may add in another order on another number of cores.
+        slope = (columns * (truths - targets)[:, None]).sum(axis=0) + firmness * (weights - guess)
+        bend = np.einsum("ni,n,nj->ij", columns, truths * (1 - truths), columns) + np.diag(firmness)
+        step = np.linalg.solve(bend, slope)
+        now = loss(weights)
+        while loss(weights - step) > now and np.abs(step).max() > 1e-12:
+            step /= 2
+        weights = weights - step
+        if np.abs(step).max() < 1e-10:
+            break
+    return weights
+
+
+def isotonic(values: Values, right: Mask) -> tuple[Values, Truths]:
+    """The rising truths nearest to what is right, in blocks: their mean values, and their truths, within (0, 1).
+
+    One more right answer stands at the lowest value and one more wrong one at the highest, see the module.
+    """
+    distinct, place = np.unique(values, return_inverse=True)
+    counts = np.bincount(place, minlength=len(distinct)).astype(np.float64)
+    good = np.bincount(place[right], minlength=len(distinct)).astype(np.float64)
+    good[0] += 1
+    counts[0] += 1
+    counts[-1] += 1
+    starts = pooled(good / counts, counts)
+    sizes, sums = np.add.reduceat(counts, starts), np.add.reduceat(good, starts)
+    return np.add.reduceat(counts * distinct, starts) / sizes, sums / sizes
+
+
+def pooled(means: Values, weights: Values) -> Offsets:
+    """Pool adjacent violators: where the blocks begin whose weighted means are the nearest ascending sequence."""
+    starts: list[int] = []
+    sums: list[float] = []
+    sizes: list[float] = []
+    for start, (mean, weight) in enumerate(zip(means.tolist(), weights.tolist(), strict=True)):
+        starts.append(start)
+        sums.append(mean * weight)
+        sizes.append(weight)
+        while len(starts) > 1 and sums[-2] * sizes[-1] >= sums[-1] * sizes[-2]:
+            starts.pop()
+            total, size = sums.pop(), sizes.pop()
+            sums[-1] += total
+            sizes[-1] += size
+    return np.array(starts, dtype=np.int64)
+
+
+def _sigmoid(odds: npt.NDArray[np.float64]) -> Truths:
+    truths: Truths = 1 / (1 + np.exp(-odds.clip(-500, 500)))
+    return truths
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What a model's scores are worth: as answers to a question, and of a triple that may as well be true as false.
+
+    ``first_right`` has, for those with about as many known facts, the number of questions and of right first answers.
+    """
+
+    answers: Curve
+    triples: Curve | None
+    first_right: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def to_dict(self, relations: Vocabulary) -> dict[str, Any]:
+        """As JSON can hold it, with relations by name."""
+        return {
+            "answers": _curve_to_dict(self.answers, relations),
+            "triples": None if self.triples is None else _curve_to_dict(self.triples, relations),
+            "first_right": {name: list(counts) for name, counts in self.first_right.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, content: Any, relations: Vocabulary) -> "Calibration":
+        """What `to_dict` gave; anything else is an error."""
+        try:
+            triples = content["triples"]
+            return cls(
+                _curve_from_dict(content["answers"], relations),
+                None if triples is None else _curve_from_dict(triples, relations),
+                {str(name): (int(asked), int(right)) for name, (asked, right) in content["first_right"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            problem = f"the calibration in metrics.json is not one that newcomer wrote ({shown(str(error))})"
+            raise DatasetError(f"{problem}; train the model again") from None
+
+
+def _curve_to_dict(curve: Curve, relations: Vocabulary) -> dict[str, Any]:
+    own = [
+        {
+            "relation": relations[relation % len(relations)],
+            "asked": SIDES[relation // len(relations)],
+            "slope": one.slope,
+            "shift": one.shift,
+            "questions": one.questions,
+        }
+        for relation, one in sorted(curve.relations.items())
+    ]
+    weights = {"share": curve.share, "rank": curve.rank, "shift": curve.shift}
+    return {**weights, "knots": curve.knots.tolist(), "relations": own}
+
+
+def _curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve:
+    own = {}
+    for row in content["relations"]:
+        plain = relations.id(row["relation"])
+        if plain == UNKNOWN:
+            raise ValueError(f"the relation {row['relation']} is not the model's")
+        own[plain + SIDES.index(row["asked"]) * len(relations)] = Own(
+            float(row["slope"]), float(row["shift"]), int(row["questions"])
+        )
+    knots = np.array(content["knots"], dtype=np.float64).reshape(-1, 2)
+    share, rank, shift = (float(content[name]) for name in ("share", "rank", "shift"))
+    return Curve(share, rank, shift, knots, own)
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Answers with truths from ``low`` to ``high``: how many, their mean truth, and the share that is right."""
+
+    low: float
+    high: float
+    answers: int
+    truth: float
+    right: float
+
+
+def reliability(truths: Truths, right: Mask) -> list[Bin]:
+    """The bins that have answers, lowest first."""
+    number = np.minimum((truths * BINS).astype(np.int64), BINS - 1)
+    found = []
+    for place in np.unique(number).tolist():
+        mine = number == place
+        means = float(truths[mine].mean()), float(right[mine].mean())
+        found.append(Bin(place / BINS, (place + 1) / BINS, int(mine.sum()), *means))
+    return found
+
+
+def calibration_error(truths: Truths, right: Mask) -> float:
+    """The expected calibration error, see the module; NaN where there is no answer."""
+    bins = reliability(truths, right)
+    return sum(one.answers * abs(one.truth - one.right) for one in bins) / len(truths) if bins else float("nan")

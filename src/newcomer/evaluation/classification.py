@@ -1,0 +1,379 @@
+"""Triple classification: is a stated triple true? Yes where its score reaches its relation's threshold.
+
+Thresholds come from labelled triples: those of valid, or those about newcomers that were held out. A relation's
+threshold is the exact optimum of accuracy over every cut between distinct scores; a relation without a labelled triple
+takes the overall threshold, the optimum over all of them together. With a *firmness* of k all labelled triples
+together have a say in each relation's threshold that weighs as much as k of its own: with few of these it is near to
+the overall one. Equally good cuts are told apart so:
+
+    between two scores   the widest gap wins, among equally wide ones the lowest, and the threshold is its middle
+    outside of all       only where no cut between scores is as good: the overall threshold if it lies there, else the
+                         nearest one that does; of "all true" and "all false" the nearer to the overall threshold,
+                         "all true" where that does not decide (the overall threshold itself is then the lowest score)
+
+A data set without labels gets one made-up false triple for each true one, see `corrupted`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.errors import DatasetError, OptionError, shown
+from newcomer.evaluation.metrics import Interval, Values, bootstrap_mean
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
+
+FIRMNESS = 100.0  # of thresholds found on few triples
+FOLDS = 5
+SAMPLES = 1000  # for an interval
+
+
+class TripleScorer(Protocol):
+    """Anything that can say how true a triple is."""
+
+    def triple_scores(self, heads: Ids, relations: Ids, tails: Ids, /) -> npt.NDArray[Any]:
+        """Scores of shape (n,), higher is truer; minus infinity is allowed (nothing speaks for it)."""
+
+
+@dataclass(frozen=True)
+class RelationThresholds:
+    """From which score on a triple counts as true: by relation id, and for relations that have none."""
+
+    overall: float
+    relations: Mapping[int, float] = field(default_factory=dict, hash=False)
+
+    def of(self, relations: Ids) -> Values:
+        """The threshold of each relation id, shape (n,)."""
+        distinct, place = np.unique(relations, return_inverse=True)
+        each = [self.relations.get(int(relation), self.overall) for relation in distinct]
+        return np.array(each, dtype=np.float64)[place]
+
+    def says(self, relations: Ids, scores: npt.NDArray[Any]) -> Mask:
+        """Whether each triple counts as true; in double precision, where no threshold is rounded onto a score."""
+        true: Mask = scores >= self.of(relations)
+        return true
+
+    def by_name(self, relations: Vocabulary) -> dict[str, float]:
+        """The thresholds of relations that have one, by name."""
+        return {relations[relation]: threshold for relation, threshold in self.relations.items()}
+
+
+def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], truths: Mask, firmness: float = 0.0) -> RelationThresholds:
+    """The thresholds with the highest accuracy on these labelled triples; ``firmness`` as the module says."""
+    if len(scores) == 0:
+        raise DatasetError("there is no labelled triple to find thresholds with; the data set needs a valid part")
+    values = scores.astype(np.float64)
+    overall = best_threshold(values, truths)
+    each = {}
+    for relation in np.unique(relations).tolist():
+        mine = relations == relation
+        if firmness:
+            each[relation] = best_threshold(values, truths, overall, mine + firmness / len(values))
+        else:
+            each[relation] = best_threshold(values[mine], truths[mine], overall)
+    return RelationThresholds(overall, each)
+
+
+def best_threshold(scores: Values, truths: Mask, near: float | None = None, weights: Values | None = None) -> float:
+    """The cut with the highest accuracy; ties as the module says, ``near`` being the overall threshold."""
+    values, place = np.unique(scores, return_inverse=True)
+    correct = _correct_by_cut(place, truths, len(values), weights)
+    best = np.flatnonzero(correct == correct.max())
+    inner = best[(best > 0) & (best < len(values))]
+    if len(inner):
+        low, high = values[inner - 1], values[inner]
+        # Halves, because the difference of two huge scores is no longer a number.
+        widest = int(np.argmax(high / 2 - low / 2))
+        return _middle(float(low[widest]), float(high[widest]))
+    lowest, beyond = float(values[0]), float(np.nextafter(values[-1], np.inf))
+    near = lowest if near is None else near
+    cuts = [min(near, lowest)] if best[0] == 0 else []
+    cuts += [max(near, beyond)] if best[-1] == len(values) else []
+    return min(cuts, key=lambda cut: 0.0 if cut == near else abs(cut - near))
+
+
+def _correct_by_cut(place: Offsets, truths: Mask, size: int, weights: Values | None) -> npt.NDArray[Any]:
+    """How many triples are right when the k lowest of ``size`` distinct scores count as false, k from 0 to ``size``."""
+    if weights is None:
+        gained = np.bincount(place[~truths], minlength=size) - np.bincount(place[truths], minlength=size)
+        return int(truths.sum()) + np.concatenate([[0], np.cumsum(gained)])
+    gained = np.bincount(place, weights=np.where(truths, -weights, weights), minlength=size)
+    return np.concatenate([[0.0], np.cumsum(gained)])
+
+
+def _middle(low: float, high: float) -> float:
+    """A threshold that counts ``high`` as true and ``low`` as false, halfway where a number lies there."""
+    middle = low / 2 + high / 2
+    return middle if low < middle <= high else high
+
+
+@dataclass(frozen=True)
+class RelationAccuracy:
+    """How the test triples of one relation were classified."""
+
+    relation: str
+    triples: int
+    true: int
+    threshold: float
+    accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationResult:
+    """Labelled test triples, what was said of them, and by which thresholds; ``interval`` is that of the accuracy."""
+
+    triples: TripleArray
+    scores: Values
+    thresholds: RelationThresholds
+    relations: Vocabulary
+    interval: Interval
+    made_up: tuple[str, ...] = ()
+
+    @property
+    def truths(self) -> Mask:
+        """Per triple, whether it is true."""
+        return _truths(self.triples)
+
+    @property
+    def said(self) -> Mask:
+        """Per triple, whether it was said to be true."""
+        return self.thresholds.says(self.triples.relations, self.scores)
+
+    def metrics(self) -> dict[str, float]:
+        """Accuracy; precision, recall and F1 of "true"; area under the ROC curve; NaN where there is nothing to count.
+
+        The area is that of the scores of all relations together, which the thresholds do not enter.
+        """
+        truths, said = self.truths, self.said
+        right = int((truths & said).sum())
+        return {
+            "accuracy": float((truths == said).mean()),
+            "precision": _share(right, int(said.sum())),
+            "recall": _share(right, int(truths.sum())),
+            "f1": _share(2 * right, int(said.sum()) + int(truths.sum())),
+            "auc": roc_auc(self.scores, truths),
+        }
+
+    def by_relation(self) -> list[RelationAccuracy]:
+        """Each relation that test asks about, in id order."""
+        truths, right = self.truths, self.truths == self.said
+        found = []
+        for relation in np.unique(self.triples.relations).tolist():
+            mine = self.triples.relations == relation
+            threshold = self.thresholds.relations.get(relation, self.thresholds.overall)
+            counts = int(mine.sum()), int(truths[mine].sum())
+            found.append(RelationAccuracy(self.relations[relation], *counts, threshold, float(right[mine].mean())))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures as JSON can hold them, those that are no number as null; infinite thresholds as words."""
+        return {
+            "triples": len(self.triples),
+            "made_up_negatives": list(self.made_up),
+            "metrics": {name: None if np.isnan(value) else value for name, value in self.metrics().items()},
+            "accuracy_interval": asdict(self.interval),
+            "relations": [
+                asdict(row) | {"threshold": row.threshold if np.isfinite(row.threshold) else str(row.threshold)}
+                for row in self.by_relation()
+            ],
+        }
+
+
+def _truths(triples: TripleArray) -> Mask:
+    if triples.labels is None:
+        return np.ones(len(triples), dtype=bool)
+    truths: Mask = triples.labels > 0
+    return truths
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def roc_auc(scores: npt.NDArray[Any], truths: Mask) -> float:
+    """How often a true triple scores above a false one, over all pairs, ties at half; NaN where there is no pair."""
+    values, place = np.unique(scores, return_inverse=True)
+    true = np.bincount(place[truths], minlength=len(values))
+    false = np.bincount(place[~truths], minlength=len(values))
+    below = np.cumsum(false) - false
+    # In whole numbers, so that no pair is lost to rounding.
+    return _share(int((true * (2 * below + false)).sum()), 2 * int(true.sum()) * int(false.sum()))
+
+
+def classify(
+    dataset: InductiveDataset,
+    scorer: TripleScorer,
+    generator: np.random.Generator,
+    thresholds: RelationThresholds | None = None,
+    samples: int = SAMPLES,
+    level: float = 0.95,
+) -> ClassificationResult:
+    """Find thresholds on valid (unless they are given), then say which test triples are true.
+
+    Where a part has no labels, false triples are made up with the generator, those of test first: they are the same
+    whatever the thresholds. The interval of the accuracy resamples test triples; the thresholds stay.
+    """
+    made_up = ["test"] if dataset.test.labels is None else []
+    test = labelled(dataset, dataset.test, generator)
+    if len(test) == 0:
+        raise DatasetError(f"there is no triple to classify in data set {shown(dataset.name)}; it needs a test part")
+    if thresholds is None:
+        made_up = ["valid"] * (dataset.valid.labels is None) + made_up
+        valid = labelled(dataset, dataset.valid, generator)
+        scores = checked_scores(dataset, scorer, valid)
+        thresholds = fit_thresholds(valid.relations, scores, _truths(valid))
+    scores = checked_scores(dataset, scorer, test)
+    right = thresholds.says(test.relations, scores) == _truths(test)
+    interval = bootstrap_mean(right, generator, samples, level)
+    return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
+
+
+def classified_anew(
+    result: ClassificationResult, scores: Values, thresholds: RelationThresholds, generator: np.random.Generator
+) -> ClassificationResult:
+    """The same triples by other scores and thresholds, with the interval resampled as before."""
+    said = replace(result, scores=scores, thresholds=thresholds)
+    interval = bootstrap_mean(said.said == said.truths, generator, SAMPLES, result.interval.level)
+    return replace(said, interval=interval)
+
+
+def thresholds_of(triples: TripleArray, scores: Values) -> RelationThresholds:
+    """The thresholds that labelled triples with these scores speak for."""
+    return fit_thresholds(triples.relations, scores, _truths(triples), FIRMNESS)
+
+
+def cross_fitted(triples: TripleArray, scores: Values, generator: np.random.Generator) -> dict[str, float]:
+    """Area under the ROC curve, and the accuracy of labelled triples by thresholds from the other folds of them."""
+    truths = _truths(triples)
+    fold, said = generator.permutation(len(triples)) % FOLDS, np.zeros(len(triples), dtype=bool)
+    for number in range(FOLDS):
+        asked, others = fold == number, fold != number
+        if asked.any() and others.any():
+            found = fit_thresholds(triples.relations[others], scores[others], truths[others], FIRMNESS)
+            said[asked] = found.says(triples.relations[asked], scores[asked])
+    return {"auc": roc_auc(scores, truths), "accuracy": float((said == truths).mean())}
+
+
+def checked_scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:
+    """What the scorer says, checked; it gets copies, because not every scorer can take read-only columns."""
+    columns = (column.copy() for column in (triples.heads, triples.relations, triples.tails))
+    scores = np.asarray(scorer.triple_scores(*columns))
+    if scores.shape != (len(triples),) or scores.dtype.kind not in "fiub":
+        given, wanted = f"{scores.dtype} of shape {scores.shape}", (len(triples),)
+        raise OptionError(f"the scorer gave {given} where numbers of shape {wanted} are needed; mend the scorer")
+    scores = scores.astype(np.float64)
+    wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
+    if len(wrong):
+        value, names = scores[wrong[0]], _written(dataset, triples.rows[wrong[0]].tolist())
+        raise OptionError(f"the scorer gave {value} to {names}; no threshold fits such a score, mend the model")
+    return scores
+
+
+def _written(dataset: InductiveDataset, triple: list[int]) -> str:
+    head, relation, tail = triple
+    names = dataset.entities[head], dataset.relations[relation], dataset.entities[tail]
+    return f"({', '.join(shown(name) for name in names)})"
+
+
+def labelled(dataset: InductiveDataset, triples: TripleArray, generator: np.random.Generator) -> TripleArray:
+    """The triples as they are if they have labels; else labelled true, and followed by as many made-up false ones."""
+    if triples.labels is not None:
+        return triples
+    both = concatenate([triples, corrupted(dataset, triples, generator)])
+    labels = np.repeat(np.array([1, 0], dtype=np.int8), len(triples))
+    return TripleArray(both.heads, both.relations, both.tails, labels)
+
+
+def corrupted(dataset: InductiveDataset, triples: TripleArray, generator: np.random.Generator) -> TripleArray:
+    """One triple for each of these with one end replaced, never a triple that the data set states as true.
+
+    Where exactly one end is new, it stays and the other is replaced, so that the question is about the newcomer;
+    otherwise a coin decides. A seen entity is replaced by a seen one and a new one by a new one, or newness alone would
+    tell what is made up. It is drawn from those that stand on this side of the relation in observed or auxiliary facts;
+    where none of them makes an unstated triple, from all of its kind; then from all entities; at last, where a coin
+    decided, the other end is replaced in the same way.
+    """
+    pools = _Pools.of(dataset, triples)
+    new_head, new_tail = ~dataset.is_seen[triples.heads], ~dataset.is_seen[triples.tails]
+    replaces_head = np.where(new_head == new_tail, generator.random(len(triples)) < 0.5, new_tail)
+    either = (new_head == new_tail).tolist()
+    rows = [
+        pools.replaced(row, at_head, is_free, generator)
+        for row, at_head, is_free in zip(triples.rows.tolist(), replaces_head.tolist(), either, strict=True)
+    ]
+    return TripleArray.of(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pools:
+    """Who can stand in for an entity: (relation, kind, entity) packed into one sorted number each, a column a side."""
+
+    dataset: InductiveDataset
+    true: Graph
+    keys: tuple[Offsets, Offsets]
+    kinds: tuple[Ids, Ids, Ids]
+
+    @classmethod
+    def of(cls, dataset: InductiveDataset, triples: TripleArray) -> "_Pools":
+        true = Graph.build(
+            dataset.entities, dataset.relations, concatenate([dataset.known().triples, triples.positives])
+        )
+        facts, size = concatenate([dataset.observed.triples, dataset.auxiliary.triples]), len(dataset.entities)
+
+        def keys(ends: Ids) -> Offsets:
+            kind = facts.relations.astype(np.int64) * 2 + dataset.is_seen[ends]
+            return np.unique(kind * size + ends)
+
+        everyone = np.arange(size, dtype=np.int32)
+        kinds = (everyone[~dataset.is_seen], everyone[dataset.is_seen], everyone)
+        return cls(dataset, true, (keys(facts.heads), keys(facts.tails)), kinds)
+
+    def replaced(
+        self, triple: list[int], at_head: bool, is_free: bool, generator: np.random.Generator
+    ) -> tuple[int, int, int]:
+        """The triple with one end replaced; the other end is tried only if ``is_free``."""
+        head, relation, tail = triple
+        for side_is_head in (at_head, not at_head) if is_free else (at_head,):
+            if side_is_head:
+                new_head = self._stand_in(tail, relation + len(self.dataset.relations), head, generator)
+                new_tail: int | None = tail
+            else:
+                new_head, new_tail = head, self._stand_in(head, relation, tail, generator)
+            if new_head is not None and new_tail is not None:
+                return new_head, relation, new_tail
+        names = _written(self.dataset, triple)
+        raise DatasetError(
+            f"no false triple can be made of {names}: whoever takes an end's place, it is stated as true"
+        )
+
+    def _stand_in(self, kept: int, asked: int, left: int, generator: np.random.Generator) -> int | None:
+        """An entity that makes no true triple with ``kept`` along ``asked``, from the narrowest pool that has one."""
+        relations, tails = self.true.adjacency.of(kept)
+        true = tails[slice(*np.searchsorted(relations, [asked, asked + 1]))]
+        is_seen = bool(self.dataset.is_seen[left])
+        for pool in (self._in_relation(asked, is_seen), self.kinds[is_seen], self.kinds[2]):
+            chosen = _drawn_outside(pool, true, generator)
+            if chosen is not None:
+                return chosen
+        return None
+
+    def _in_relation(self, asked: int, is_seen: bool) -> Ids:
+        """The entities of one kind on the asked side of a relation, sorted."""
+        relation, size = asked % len(self.dataset.relations), len(self.dataset.entities)
+        keys, first = self.keys[asked < len(self.dataset.relations)], (relation * 2 + is_seen) * size
+        start, stop = np.searchsorted(keys, [first, first + size])
+        return (keys[start:stop] - first).astype(np.int32)
+
+
+def _drawn_outside(pool: Ids, excluded: Ids, generator: np.random.Generator) -> int | None:
+    """One of the sorted pool that is not among the sorted excluded, each as likely; without making the difference."""
+    place = np.minimum(np.searchsorted(pool, excluded), max(len(pool) - 1, 0))
+    holes = place[pool[place] == excluded] if len(pool) else place[:0]
+    remaining = len(pool) - len(holes)
+    if remaining == 0:
+        return None
+    chosen = int(generator.integers(remaining))
+    # Before the k-th hole stand holes[k] - k entities that remain: so many holes are passed on the way to the chosen.
+    return int(pool[chosen + int(np.searchsorted(holes - np.arange(len(holes)), chosen, side="right"))])

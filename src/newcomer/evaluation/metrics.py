@@ -1,0 +1,225 @@
+"""Figures that sum up ranks, their confidence intervals and differences, and what they can be expected to be at best.
+
+A rank is a number from 1 (best) to the query's number of candidates, with halves where ties are shared. Every metric
+reduces the last axis, so that one call sums up many resamples; of no ranks at all every metric is NaN.
+
+    mr       mean rank
+    mrr      mean of 1 / rank
+    hits@k   share of the ranks that are at most k
+    amri     adjusted mean rank index, 1 - sum(rank - 1) / sum((candidates - 1) / 2): 1 when every answer is first,
+             0 for random order, below 0 for worse; it compares queries with many and with few candidates
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.errors import OptionError, shown, unknown_name
+
+Values = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64]
+Metric = Callable[[Values, Counts], Values]
+
+DRAWS_AT_ONCE = 1 << 20
+
+
+def mean_rank(ranks: Values, candidates: Counts) -> Values:
+    """Mean rank; lower is better."""
+    return _mean(ranks)
+
+
+def mean_reciprocal_rank(ranks: Values, candidates: Counts) -> Values:
+    """Mean of 1 / rank."""
+    return _mean(1.0 / ranks)
+
+
+def hits(k: int, ranks: Values, candidates: Counts) -> Values:
+    """Share of the ranks that are at most ``k``."""
+    return _mean(ranks <= k)
+
+
+def adjusted_mean_rank_index(ranks: Values, candidates: Counts) -> Values:
+    """1 minus the mean rank's distance from 1, measured in that of a random order; NaN where nothing has a rival."""
+    at_random = (candidates - 1).sum(axis=-1) / 2
+    lost = (ranks - 1).sum(axis=-1)
+    share = np.full(np.shape(lost), np.nan)
+    np.divide(lost, at_random, out=share, where=at_random > 0)
+    return 1.0 - share
+
+
+def _mean(values: npt.NDArray[Any]) -> Values:
+    if values.shape[-1] == 0:
+        return np.full(values.shape[:-1], np.nan)
+    return np.asarray(values.mean(axis=-1), dtype=np.float64)
+
+
+def summary(ranks: Values, candidates: Counts) -> dict[str, float]:
+    """Every metric of these ranks, by name."""
+    return {name: float(metric(ranks, candidates)) for name, metric in METRICS.items()}
+
+
+def expected_summary(tied: Counts, candidates: Counts) -> dict[str, float]:
+    """Every metric's expected value when each answer stands at random among the ``tied`` best of its candidates."""
+    return {name: float(expected(tied, candidates)) for name, expected in EXPECTED.items()}
+
+
+def _expected_mean_rank(tied: Counts, candidates: Counts) -> Values:
+    return _mean((tied + 1) / 2)
+
+
+def _expected_reciprocal_rank(tied: Counts, candidates: Counts) -> Values:
+    harmonic = np.cumsum(1.0 / np.arange(1, tied.max(initial=0) + 1))
+    return _mean(harmonic[tied - 1] / tied)
+
+
+def _expected_hits(k: int, tied: Counts, candidates: Counts) -> Values:
+    return _mean(np.minimum(k, tied) / tied)
+
+
+def _expected_index(tied: Counts, candidates: Counts) -> Values:
+    return adjusted_mean_rank_index((tied + 1) / 2, candidates)  # linear in the ranks, so their means will do
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval: ``level`` of the resamples lie from ``low`` to ``high``."""
+
+    low: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far a metric of one result is above that of another, and how sure that is."""
+
+    metric: str
+    difference: float
+    interval: Interval
+    p_value: float
+
+
+def bootstrap(
+    metric: str,
+    ranks: Values,
+    candidates: Counts,
+    generator: np.random.Generator,
+    samples: int = 1000,
+    level: float = 0.95,
+) -> Interval:
+    """The percentile interval of a metric over queries drawn anew, with replacement, ``samples`` times."""
+    _check_resampling(samples, level)
+    figure = _metric(metric)
+    values = _resampled(lambda drawn: figure(ranks[drawn], candidates[drawn]), len(ranks), generator, samples)
+    return _percentiles(values, level)
+
+
+def bootstrap_mean(
+    values: npt.NDArray[Any], generator: np.random.Generator, samples: int = 1000, level: float = 0.95
+) -> Interval:
+    """The percentile interval of a mean (of what was right or wrong: a share) over values drawn anew."""
+    _check_resampling(samples, level)
+    return _percentiles(_resampled(lambda drawn: _mean(values[drawn]), len(values), generator, samples), level)
+
+
+def paired_bootstrap(
+    ranks_a: Values,
+    ranks_b: Values,
+    metric: str,
+    generator: np.random.Generator,
+    samples: int = 1000,
+    level: float = 0.95,
+    candidates: Counts | None = None,
+) -> Comparison:
+    """Metric of ``a`` minus metric of ``b``, whose ranks answer the same queries in the same order.
+
+    A resample draws queries, and each query brings both of its ranks: what makes a query hard for both cancels out. The
+    p-value is two-sided: twice the share of resamples at zero or on its rarer side, with one more counted there (so it
+    is never 0), at most 1. ``candidates`` is needed by ``amri`` only. Ranks do not tell which queries they answer;
+    `newcomer.evaluation.ranking.compare` takes whole results and checks that.
+    """
+    _check_resampling(samples, level)
+    figure, counts = _metric(metric), _paired_counts(ranks_a, ranks_b, metric, candidates)
+
+    def difference(drawn: Places) -> Values:
+        return figure(ranks_a[drawn], counts[drawn]) - figure(ranks_b[drawn], counts[drawn])
+
+    values = _resampled(difference, len(ranks_a), generator, samples)
+    whole = float(difference(np.arange(len(ranks_a))))
+    return Comparison(metric, whole, _percentiles(values, level), _two_sided(values))
+
+
+def _two_sided(differences: Values) -> float:
+    if len(differences) == 0 or np.isnan(differences).any():
+        return np.nan
+    other_side = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    return min(1.0, 2 * (other_side + 1) / (len(differences) + 1))
+
+
+def _paired_counts(ranks_a: Values, ranks_b: Values, metric: str, candidates: Counts | None) -> Counts:
+    if len(ranks_a) != len(ranks_b):
+        given = f"{len(ranks_a)} and {len(ranks_b)} ranks"
+        raise OptionError(f"{given} cannot be compared in pairs; rank the same queries with both models")
+    if candidates is None and metric == "amri":
+        raise OptionError("the metric 'amri' depends on the numbers of candidates; pass them as candidates=")
+    return np.ones(len(ranks_a), dtype=np.int64) if candidates is None else candidates
+
+
+def _metric(name: str) -> Metric:
+    if name not in METRICS:
+        raise unknown_name("metric", name, METRICS)
+    return METRICS[name]
+
+
+def _check_resampling(samples: int, level: float) -> None:
+    if samples < 1 or not 0.0 < level < 1.0:
+        given = f"samples={shown(samples)}, level={shown(level)}"
+        raise OptionError(f"{given}: a bootstrap needs at least 1 sample and a level between 0 and 1")
+
+
+def _resampled(
+    statistic: Callable[[Places], Values], size: int, generator: np.random.Generator, samples: int
+) -> Values:
+    """The statistic of each resample, many resamples at a time but never more than memory bears; none of nothing."""
+    if size == 0:
+        return np.empty(0)
+    step = max(1, DRAWS_AT_ONCE // size)
+    draws = (
+        generator.integers(size, size=(min(step, samples - start), size), dtype=np.int64)
+        for start in range(0, samples, step)
+    )
+    return np.concatenate([statistic(drawn) for drawn in draws])
+
+
+def _percentiles(values: Values, level: float) -> Interval:
+    if len(values) == 0:
+        return Interval(np.nan, np.nan, level)
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high), level)
+
+
+METRICS: dict[str, Metric] = {
+    "mr": mean_rank,
+    "mrr": mean_reciprocal_rank,
+    "hits@1": partial(hits, 1),
+    "hits@3": partial(hits, 3),
+    "hits@10": partial(hits, 10),
+    "amri": adjusted_mean_rank_index,
+}
+
+EXPECTED: dict[str, Callable[[Counts, Counts], Values]] = {
+    "mr": _expected_mean_rank,
+    "mrr": _expected_reciprocal_rank,
+    "hits@1": partial(_expected_hits, 1),
+    "hits@3": partial(_expected_hits, 3),
+    "hits@10": partial(_expected_hits, 10),
+    "amri": _expected_index,
+}
+
+
+MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")

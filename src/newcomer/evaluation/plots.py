@@ -1,0 +1,114 @@
+"""Pictures of a ranking (extra ``plots``): how far up the answers come, how that depends on what is known, and how
+often an answer of some truth is right."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.errors import MissingExtraError
+from newcomer.evaluation.breakdown import Group, breakdown
+from newcomer.evaluation.ranking import RankingResult
+from newcomer.files import fresh_file
+from newcomer.graph import InductiveDataset
+
+RANKS, FACTS, RELIABILITY = PICTURES = ("ranks.png", "hits-by-facts.png", "reliability.png")
+LAST_OF_BIN = (1, 3, 10, 30, 100, 300, 1000)
+PANELS = {"shown": "ten best answers", "first": "first answers", "triples": "triples"}  # of a reliability diagram
+COLOURS = ("#4477aa", "#ee6677")
+
+
+def need_matplotlib() -> Any:
+    """The drawing module, or which extra to install."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtraError("drawing", "matplotlib", "plots") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, title: str, folder: Path) -> list[Path]:
+    """Draw one or two rankings of the same questions, by name; gives the files."""
+    groups = {name: breakdown(result, dataset)["known_facts"] for name, result in results.items()}
+    first = next(iter(groups.values()))
+    labels = [f"{group.name}\n({group.queries:,})" for group in first]
+    hits = {name: _percent_hits(members) for name, members in groups.items()}
+    shares = {name: rank_shares(result.ranks) for name, result in results.items()}
+    _bars(folder / RANKS, title, list(rank_bins()), shares, ("rank of the answer", "questions (%)"))
+    _bars(folder / FACTS, title, labels, hits, ("known facts of the entity (questions)", "Hits@10 (%)"))
+    return [folder / name for name in (RANKS, FACTS)]
+
+
+def plot_reliability(calibration: Mapping[str, Any], title: str, folder: Path) -> Path:
+    """Draw what a report says under ``calibration``: the share of right answers over their truth; gives the file."""
+    pyplot = need_matplotlib()
+    parts = [part for part in PANELS if part in calibration]
+    figure, grid = pyplot.subplots(1, len(parts), figsize=(4.75 * len(parts), 4.6), sharey=True, squeeze=False)
+    panels = grid[0]
+    for axes, part in zip(panels, parts, strict=True):
+        _draw_bins(axes, calibration[part])
+        axes.set(title=PANELS[part], xlabel="truth", xlim=(0, 1), ylim=(0, 1))
+        axes.legend()
+    panels[0].set_ylabel("share that is right")
+    figure.suptitle(title, parse_math=False)
+    _save(figure, folder / RELIABILITY)
+    return folder / RELIABILITY
+
+
+def _draw_bins(axes: Any, part: Mapping[str, Any]) -> None:
+    axes.plot([0, 1], [0, 1], color="#bbbbbb", linestyle="--", label="as it should be")
+    for when, colour in zip(("before", "after"), reversed(COLOURS), strict=True):
+        bins = part[f"bins_{when}"]
+        if bins:
+            points = [one["truth"] for one in bins], [one["right"] for one in bins]
+            label = f"{when} calibration (error {100 * part[f'ece_{when}']:.1f} points)"
+            axes.plot(*points, color=colour, marker="o", label=label)
+
+
+def _percent_hits(groups: list[Group]) -> list[float]:
+    return [100 * group.metrics["hits@10"] for group in groups]
+
+
+def rank_bins() -> tuple[str, ...]:
+    """The bins of ranks in words: 1, 2-3, 4-10 and so on."""
+    starts = [last + 1 for last in LAST_OF_BIN]
+    inner = [f"{start}-{last}" for start, last in zip(starts, LAST_OF_BIN[1:], strict=False)]
+    return (str(LAST_OF_BIN[0]), *inner, f"above {LAST_OF_BIN[-1]}")
+
+
+def rank_shares(ranks: npt.NDArray[np.float64]) -> list[float]:
+    """Percent of the ranks in each bin; a rank shared by a tie, such as 3.5, belongs to the bin of the next whole."""
+    bins = np.searchsorted(LAST_OF_BIN, ranks)
+    counts = np.bincount(bins, minlength=len(LAST_OF_BIN) + 1)
+    shares: list[float] = (100 * counts / max(len(ranks), 1)).tolist()
+    return shares
+
+
+def _bars(
+    path: Path, title: str, labels: list[str], heights: dict[str, list[float]], axes_names: tuple[str, str]
+) -> None:
+    pyplot = need_matplotlib()
+    figure, axes = pyplot.subplots(figsize=(7.5, 4.2))
+    width = 0.8 / len(heights)
+    for place, (name, values) in enumerate(heights.items()):
+        left = np.arange(len(labels)) + (place - (len(heights) - 1) / 2) * width
+        axes.bar(left, values, width, label=name, color=COLOURS[place % len(COLOURS)])
+    axes.set_xticks(np.arange(len(labels)), labels)
+    axes.set(xlabel=axes_names[0], ylabel=axes_names[1])
+    axes.set_title(title, parse_math=False)
+    axes.legend()
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.tight_layout()
+    try:
+        with fresh_file(path) as partial:
+            figure.savefig(partial, format="png", dpi=130)
+    finally:
+        need_matplotlib().close(figure)

@@ -1,0 +1,432 @@
+"""Filtered ranking: how far up a scorer puts the true answer of a query (entity, relation, ?).
+
+Queries come from true test triples, one by one: the side that is a newcomer is given and the other is asked for; both
+sides are asked for when both are new, and also when neither is (group ``seen``, to be reported apart). A head is asked
+for along the inverse relation ``r + R``. Ranks are counted, not sorted: 1, the candidates that score above the answer,
+and a share of those that score the same.
+
+Candidates are all entities or the seen ones. Those that are true answers by the filter leave, the answer itself stays:
+
+    known   every triple of the data set: train, auxiliary, valid and test
+    full    known, and every triple of a graph that holds all that is true
+
+The known filter cannot remove true facts that the data set lacks; `ceiling` says how much that costs a perfect scorer.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from newcomer.errors import DatasetError, OptionError, shown, unknown_name
+from newcomer.evaluation.metrics import (
+    Comparison,
+    Counts,
+    Interval,
+    Values,
+    bootstrap,
+    expected_summary,
+    paired_bootstrap,
+    summary,
+)
+from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
+from newcomer.models.scorer import Scorer
+
+Progress = Callable[[int, int], None]
+
+GROUPS = ("newcomer", "seen")
+MEMORY_LIMIT = 64 << 20
+SCORE_BYTES = 8 + 1  # a score in double precision and one comparison of it
+REMOVED_BYTES = 40  # a removed candidate's row and place, and the temporaries they are computed from
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Questions (entity, relation, ?) with one true answer each, and the test triple each comes from."""
+
+    entity: Ids
+    relation: Ids
+    answer: Ids
+    triple: Offsets
+    group: npt.NDArray[np.str_]
+
+    def __post_init__(self) -> None:
+        for column in (self.entity, self.relation, self.answer, self.triple, self.group):
+            column.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    def take(self, which: npt.NDArray[Any]) -> "Queries":
+        """The queries at these places (or under this mask)."""
+        columns = (self.entity, self.relation, self.answer, self.triple, self.group)
+        return Queries(*(column[which] for column in columns))
+
+
+def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) -> Queries:
+    """What the true ones of these triples (those of test, unless others are given) ask, in their order.
+
+    The tail is asked for unless it alone is a newcomer, the head unless the head alone is.
+    """
+    triples = dataset.test if triples is None else triples
+    _check_ids(dataset, triples.heads, triples.relations, triples.tails, len(dataset.relations))
+    true = np.ones(len(triples), dtype=bool) if triples.labels is None else triples.labels > 0
+    new_head, new_tail = ~dataset.is_seen[triples.heads], ~dataset.is_seen[triples.tails]
+    asks_tail, asks_head = true & (new_head | ~new_tail), true & (new_tail | ~new_head)
+    # Rows of two places, tail then head: in this order the queries of one triple stay together.
+    asked = np.stack([asks_tail, asks_head], axis=1).ravel()
+    group = np.where(new_head | new_tail, *GROUPS)
+    return Queries(
+        _woven(triples.heads, triples.tails)[asked],
+        _woven(triples.relations, triples.relations + np.int32(len(dataset.relations)))[asked],
+        _woven(triples.tails, triples.heads)[asked],
+        np.repeat(np.arange(len(triples), dtype=np.int64), 2)[asked],
+        np.repeat(group, 2)[asked],
+    )
+
+
+def _woven(first: Ids, second: Ids) -> Ids:
+    """First and second column in turn: first[0], second[0], first[1], ..."""
+    return np.stack([first, second], axis=1).ravel()
+
+
+def align(graph: Graph, dataset: InductiveDataset) -> Graph:
+    """A graph with other ids in the data set's, by name; triples with a name that the data set lacks are dropped."""
+    entity_ids = dataset.entities.ids(graph.entities.names)
+    relation_ids = dataset.relations.ids(graph.relations.names)
+    heads, relations = entity_ids[graph.triples.heads], relation_ids[graph.triples.relations]
+    tails = entity_ids[graph.triples.tails]
+    shared = (heads >= 0) & (relations >= 0) & (tails >= 0)
+    return Graph.build(dataset.entities, dataset.relations, TripleArray(heads, relations, tails).take(shared))
+
+
+@dataclass(frozen=True)
+class RankingProtocol:
+    """What is filtered, who is a candidate, and which rank a tie gets: a figure means nothing without them."""
+
+    filter: str = "known"
+    candidates: str = "all"
+    ties: str = "mean"
+
+    def __post_init__(self) -> None:
+        tables = (("filter", self.filter, FILTERS), ("candidates", self.candidates, CANDIDATES))
+        for kind, name, known in (*tables, ("ties", self.ties, TIES)):
+            if name not in known:
+                raise unknown_name(kind, name, known)
+
+    def __str__(self) -> str:
+        return f"{self.filter} filter, {self.candidates} candidates, {self.ties} ties"
+
+
+@dataclass(frozen=True, eq=False)
+class RankingResult:
+    """The rank of each query's answer, among how many candidates, and under which protocol."""
+
+    queries: Queries
+    ranks: Values
+    candidates: Counts
+    protocol: RankingProtocol
+    entities: Vocabulary
+    relations: Vocabulary
+
+    def metrics(self, mask: Mask | None = None) -> dict[str, float]:
+        """Every metric, over all queries or those under a mask."""
+        which = slice(None) if mask is None else mask
+        return summary(self.ranks[which], self.candidates[which])
+
+    def groups(self) -> dict[str, dict[str, float]]:
+        """Every metric, apart for the queries about newcomers and about seen entities; only groups that occur."""
+        masks = {group: self.queries.group == group for group in GROUPS}
+        return {group: self.metrics(mask) for group, mask in masks.items() if mask.any()}
+
+    def interval(
+        self,
+        metric: str,
+        generator: np.random.Generator,
+        samples: int = 1000,
+        level: float = 0.95,
+        mask: Mask | None = None,
+    ) -> Interval:
+        """A bootstrap confidence interval of a metric."""
+        which = slice(None) if mask is None else mask
+        return bootstrap(metric, self.ranks[which], self.candidates[which], generator, samples, level)
+
+    def to_table(self) -> pa.Table:
+        """A row a query: which side of which triple was asked for, names, rank and number of candidates."""
+        inverse = self.queries.relation >= len(self.relations)
+        relation = np.where(inverse, self.queries.relation - len(self.relations), self.queries.relation)
+        columns = {
+            "triple": pa.array(self.queries.triple),
+            "asked": _coded(inverse.astype(np.int32), pa.array(["tail", "head"])),
+            "entity": _coded(self.queries.entity, self.entities.names),
+            "relation": _coded(relation, self.relations.names),
+            "answer": _coded(self.queries.answer, self.entities.names),
+            "group": pa.array(self.queries.group.tolist(), type=pa.string()).dictionary_encode(),
+            "rank": pa.array(self.ranks),
+            "candidates": pa.array(self.candidates),
+        }
+        return pa.table(columns).replace_schema_metadata({"protocol": str(self.protocol)})
+
+
+def compare(
+    a: RankingResult,
+    b: RankingResult,
+    metric: str,
+    generator: np.random.Generator,
+    samples: int = 1000,
+    level: float = 0.95,
+) -> Comparison:
+    """How far a metric of ``a`` is above that of ``b``, over resampled queries; refuses what cannot be compared."""
+    if a.protocol != b.protocol:
+        raise OptionError(
+            f"a result under '{a.protocol}' cannot be compared with one under '{b.protocol}'; use one protocol"
+        )
+    if not _same_queries(a, b):
+        raise OptionError(
+            f"results of {len(a.queries)} and {len(b.queries)} queries that are not the same in the same order "
+            "cannot be compared; rank the same queries with both models"
+        )
+    return paired_bootstrap(a.ranks, b.ranks, metric, generator, samples, level, a.candidates)
+
+
+def _same_queries(a: RankingResult, b: RankingResult) -> bool:
+    """Whether both rank the same answers of the same questions among as many candidates."""
+    columns = (
+        (a.queries.entity, b.queries.entity),
+        (a.queries.relation, b.queries.relation),
+        (a.queries.answer, b.queries.answer),
+        (a.candidates, b.candidates),
+    )
+    same_names = a.entities == b.entities and a.relations == b.relations
+    return same_names and all(np.array_equal(mine, other) for mine, other in columns)
+
+
+def _coded(ids: Ids, names: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(ids, type=pa.int32()), names)
+
+
+def evaluate(
+    dataset: InductiveDataset,
+    scorer: Scorer,
+    filter: str = "known",
+    candidates: str = "all",
+    ties: str = "mean",
+    full: Graph | None = None,
+    queries: Queries | None = None,
+    progress: Progress | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> RankingResult:
+    """Rank the answers of the test queries (or those given) under one protocol.
+
+    The ``full`` filter needs ``full``, a graph of all true triples with the data set's ids (see `align`).
+    ``memory_limit`` (bytes) bounds what ranking a batch takes, and so the batches the scorer is asked for.
+    """
+    protocol = RankingProtocol(filter, candidates, ties)
+    return evaluate_under(dataset, scorer, [protocol], full, queries, progress, memory_limit)[0]
+
+
+def evaluate_under(
+    dataset: InductiveDataset,
+    scorer: Scorer,
+    protocols: Sequence[RankingProtocol],
+    full: Graph | None = None,
+    queries: Queries | None = None,
+    progress: Progress | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> list[RankingResult]:
+    """One result a protocol, as `evaluate` gives it; every query is scored once for all of them.
+
+    The scorer is asked relation by relation, because many compute something for each relation of a batch.
+    """
+    if memory_limit < 1:
+        raise OptionError(f"memory_limit {shown(memory_limit)} is not a number of bytes above 0")
+    queries = _asked(dataset, queries)
+    order = np.argsort(queries.relation, kind="stable")
+    asked, back = queries.take(order), np.argsort(order)
+    filters = {name: FilterRows.of(FILTERS[name](dataset, full), asked) for name in {p.filter for p in protocols}}
+    allowed = {name: CANDIDATES[name](dataset) for name in {p.candidates for p in protocols}}
+    ranks = [np.empty(len(asked)) for _ in protocols]
+    for batch in _batches(len(dataset.entities), filters, len(asked), memory_limit):
+        scores = _scores(dataset, scorer, asked, batch)
+        for protocol, column in zip(protocols, ranks, strict=True):
+            removed = filters[protocol.filter].removed(batch)
+            above, level = _rivals(scores, asked.answer[batch], allowed[protocol.candidates], removed)
+            column[batch] = 1.0 + above + TIES[protocol.ties] * level
+        if progress is not None:
+            progress(batch.stop, len(asked))
+    counts = [filters[p.filter].candidate_counts(asked, allowed[p.candidates]) for p in protocols]
+    vocabularies = dataset.entities, dataset.relations
+    columns = zip(ranks, counts, protocols, strict=True)
+    return [RankingResult(queries, rank[back], count[back], p, *vocabularies) for rank, count, p in columns]
+
+
+def _asked(dataset: InductiveDataset, queries: Queries | None) -> Queries:
+    if queries is None:
+        queries = queries_of(dataset)
+    if len(queries) == 0:
+        raise DatasetError(f"there is no query to rank in data set {shown(dataset.name)}; it needs true test triples")
+    _check_ids(dataset, queries.entity, queries.relation, queries.answer, 2 * len(dataset.relations))
+    return queries
+
+
+def _check_ids(dataset: InductiveDataset, heads: Ids, relations: Ids, tails: Ids, num_relations: int) -> None:
+    size = len(dataset.entities)
+    for kind, ids, bound in (("entity", heads, size), ("relation", relations, num_relations), ("entity", tails, size)):
+        wrong = ids[(ids < 0) | (ids >= bound)]
+        if len(wrong):
+            place = f"outside 0..{bound - 1} of data set {shown(dataset.name)}"
+            raise DatasetError(f"{kind} id {wrong[0]} is {place}; ask only about names the data set holds")
+
+
+@dataclass(frozen=True, eq=False)
+class FilterRows:
+    """Where the true answers of each query stand in a filter's edges."""
+
+    graph: Graph
+    start: Offsets
+    stop: Offsets
+
+    @classmethod
+    def of(cls, graph: Graph, queries: Queries) -> "FilterRows":
+        edges = graph.adjacency
+        start = _first_edge(edges, queries.entity, queries.relation)
+        return cls(graph, start, _first_edge(edges, queries.entity, queries.relation + np.int32(1)))
+
+    def removed(self, batch: slice) -> tuple[Offsets, Ids]:
+        """The true answers of a batch of queries: their rows in the batch, and which entities they are."""
+        start, counts = self.start[batch], self.stop[batch] - self.start[batch]
+        rows = np.repeat(np.arange(len(counts)), counts)
+        shift = start - (np.cumsum(counts) - counts)
+        return rows, self.graph.adjacency.tails[np.arange(len(rows)) + np.repeat(shift, counts)]
+
+    def candidate_counts(self, queries: Queries, allowed: Mask) -> Counts:
+        """How many candidates each query has: those allowed and not removed, and the answer in any case."""
+        before = np.concatenate([[0], np.cumsum(allowed[self.graph.adjacency.tails])])
+        removed = before[self.stop] - before[self.start]
+        is_allowed = allowed[queries.answer]
+        is_removed = self.graph.contains(queries.entity, queries.relation, queries.answer)
+        counts: Counts = allowed.sum() - removed + ~(is_allowed & ~is_removed)
+        return counts
+
+
+def _first_edge(edges: Adjacency, entities: Ids, relations: Ids) -> Offsets:
+    """The place of each entity's first edge whose relation is not below the given one: a search in all rows at once."""
+    low, high = edges.offsets[entities], edges.offsets[entities + 1]
+    while bool((low < high).any()):
+        is_open = low < high
+        middle = np.where(is_open, (low + high) // 2, 0)
+        below = edges.relations[middle] < relations
+        low = np.where(is_open & below, middle + 1, low)
+        high = np.where(is_open & ~below, middle, high)
+    return low
+
+
+def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int, memory_limit: int) -> Iterator[slice]:
+    """Runs of queries that together stay within the limit; one query alone may exceed it."""
+    removed = np.zeros(num_queries, dtype=np.int64)
+    for rows in filters.values():
+        np.maximum(removed, rows.stop - rows.start, out=removed)
+    ends = np.cumsum(num_entities * SCORE_BYTES + removed * REMOVED_BYTES)
+    start = 0
+    while start < num_queries:
+        used = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, used + memory_limit, side="right")))
+        yield slice(start, stop)
+        start = stop
+
+
+def _scores(dataset: InductiveDataset, scorer: Scorer, queries: Queries, batch: slice) -> npt.NDArray[Any]:
+    """What the scorer says of a batch, checked; it gets copies, because not every scorer can take read-only columns."""
+    entities, relations = queries.entity[batch].copy(), queries.relation[batch].copy()
+    scores = np.asarray(scorer.scores(entities, relations))
+    wanted = (len(entities), len(dataset.entities))
+    if scores.shape != wanted or scores.dtype.kind not in "fiub":
+        given = f"{scores.dtype} of shape {scores.shape}"
+        raise OptionError(f"the scorer gave {given} where numbers of shape {wanted} are needed; mend the scorer")
+    missing = np.isnan(scores)
+    if missing.any():
+        row, candidate = divmod(int(missing.argmax()), wanted[1])
+        query = _written(dataset, int(queries.entity[batch][row]), int(queries.relation[batch][row]))
+        name = shown(dataset.entities[candidate])
+        raise OptionError(
+            f"the scorer gave NaN to {name} in the query {query}; only numbers can be ranked, mend the model"
+        )
+    return scores
+
+
+def _written(dataset: InductiveDataset, entity: int, relation: int) -> str:
+    name, size = shown(dataset.entities[entity]), len(dataset.relations)
+    if relation < size:
+        return f"({name}, {shown(dataset.relations[relation])}, ?)"
+    return f"(?, {shown(dataset.relations[relation - size])}, {name})"
+
+
+def _rivals(
+    scores: npt.NDArray[Any], answers: Ids, allowed: Mask, removed: tuple[Offsets, Ids]
+) -> tuple[Counts, Counts]:
+    """How many candidates score above each answer, and how many others score the same."""
+    rows = np.arange(len(answers))
+    wanted = scores[rows, answers][:, np.newaxis]
+    counts = []
+    for compare in (np.greater, np.equal):
+        met = compare(scores, wanted)
+        met &= allowed
+        met[removed] = False
+        met[rows, answers] = False
+        counts.append(met.sum(axis=1))
+    return counts[0], counts[1]
+
+
+def ceiling(
+    dataset: InductiveDataset, full: Graph, candidates: str = "seen", queries: Queries | None = None
+) -> dict[str, float]:
+    """What a perfect scorer can expect under the known filter.
+
+    It knows every true fact, but not which of them were drawn into test: the answer and the true facts of ``full`` that
+    the known filter leaves among the candidates share the first places in random order. A scorer can pass it only by
+    knowing how test was drawn; where answers are always seen, to put seen entities first is such knowledge, so that
+    ``candidates="seen"`` is the ceiling to state.
+    """
+    return expected_summary(*candidates_left(dataset, full, candidates, queries))
+
+
+def candidates_left(
+    dataset: InductiveDataset, full: Graph, candidates: str = "seen", queries: Queries | None = None
+) -> tuple[Counts, Counts]:
+    """For each query, how many candidates the known filter leaves: the true ones, answer included, and all of them."""
+    allowed = CANDIDATES[RankingProtocol(candidates=candidates).candidates](dataset)
+    queries = _asked(dataset, queries)
+    left = {name: FilterRows.of(FILTERS[name](dataset, full), queries) for name in ("known", "full")}
+    counts = {name: rows.candidate_counts(queries, allowed) for name, rows in left.items()}
+    return 1 + counts["known"] - counts["full"], counts["known"]
+
+
+def _known_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
+    return dataset.known()
+
+
+def _full_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
+    if full is None:
+        raise OptionError("the filter 'full' needs a graph of all true triples; pass one as full=")
+    if full.entities != dataset.entities or full.relations != dataset.relations:
+        raise OptionError(
+            f"the full graph has other ids than data set {shown(dataset.name)}; pass align(graph, dataset)"
+        )
+    return Graph.build(dataset.entities, dataset.relations, concatenate([dataset.known().triples, full.triples]))
+
+
+def _everyone(dataset: InductiveDataset) -> Mask:
+    return np.ones(len(dataset.entities), dtype=bool)
+
+
+def _the_seen(dataset: InductiveDataset) -> Mask:
+    return dataset.is_seen
+
+
+FILTERS: dict[str, Callable[[InductiveDataset, Graph | None], Graph]] = {"known": _known_filter, "full": _full_filter}
+CANDIDATES: dict[str, Callable[[InductiveDataset], Mask]] = {"all": _everyone, "seen": _the_seen}
+# How much of those that score the same as the answer stands before it.
+TIES: dict[str, float] = {"mean": 0.5, "optimistic": 0.0, "pessimistic": 1.0}

@@ -1,0 +1,152 @@
+"""How far a model's truths can be believed: on the questions of test, before and after calibration.
+
+The answers are those that a user is shown, the ten best of each question without what is known already; right is what
+the filter holds for true. They are also taken by how much is known of the entity, and the first answers by themselves:
+among ten most are clearly wrong, which is easily said.
+
+Triples that were classified are taken as they are, by the truth that a verdict on them has; right are those that are
+true.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.evaluation.alignment import ModelWorldScorer
+from newcomer.evaluation.breakdown import facts_groups, known_facts
+from newcomer.evaluation.calibration import (
+    Answers,
+    Calibration,
+    Curve,
+    Overheard,
+    Truths,
+    calibration_error,
+    evidence,
+    judged_evidence,
+    reliability,
+    triple_rows,
+    uncalibrated,
+)
+from newcomer.evaluation.classification import ClassificationResult
+from newcomer.evaluation.ranking import Queries
+from newcomer.graph import Graph, InductiveDataset, Mask
+
+SHOWN = 10  # answers a question
+
+
+def overheard(scorer: ModelWorldScorer, dataset: InductiveDataset, true: Graph) -> Overheard:
+    """A model's scorer for ranking, with what it answers taken down."""
+    return Overheard(scorer, dataset, true, scorer.network is not None, SHOWN)
+
+
+def shown_answers(heard: Overheard, scorer: ModelWorldScorer, queries: Queries) -> Answers:
+    """Of all that was heard the answers to these questions, as far as the model has the relation."""
+    answers = heard.answers()
+    return answers.where(_asked(answers, queries) & scorer.world.knows(answers.relation))
+
+
+def _asked(answers: Answers, queries: Queries) -> Mask:
+    size = 1 + max(int(answers.entity.max(initial=0)), int(queries.entity.max(initial=0)))
+    mine, wanted = (one.relation.astype(np.int64) * size + one.entity for one in (answers, queries))
+    return np.isin(mine, wanted)
+
+
+def truths_of(answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]) -> Truths | None:
+    """Calibrated truths; ``relations`` has the model's id of each oriented relation of the data set."""
+    return None if calibration is None else _read_off(calibration.answers, answers, relations)
+
+
+def _read_off(curve: Curve, answers: Answers, relations: npt.NDArray[np.integer]) -> Truths:
+    return curve.truths(answers.evidence, relations[answers.relation].astype(np.int32))
+
+
+def judged_triples(scorer: ModelWorldScorer, dataset: InductiveDataset, result: ClassificationResult) -> Answers:
+    """Classified triples as answers, one a question; as far as the model has the relation.
+
+    Of the ends the newcomer counts as the one that is asked about; the head, where that does not decide.
+    """
+    places = np.flatnonzero(scorer.world.knows(result.triples.relations))
+    triples, shares = result.triples.take(places), scorer.network is not None
+    found = judged_evidence(result.scores[places])
+    plain = uncalibrated(result.scores, places, shares=False)
+    if scorer.judge is None:
+        for place, row, left_out in triple_rows(dataset, scorer, triples):
+            answer = triples.tails[place : place + 1]
+            found[place] = evidence(row, left_out, answer)[0]
+            if shares:
+                plain[place] = uncalibrated(row, answer, shares)[0]
+    only_tail = ~dataset.is_seen[triples.tails] & dataset.is_seen[triples.heads]
+    entities = np.where(only_tail, triples.tails, triples.heads)
+    first = np.zeros(len(triples), dtype=np.int64)
+    return Answers(np.arange(len(triples)), entities, triples.relations, first, found, plain, result.truths[places])
+
+
+def triple_truths(
+    answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
+) -> Truths | None:
+    """Calibrated truths of triples; None also where no false triple could be made up to learn them from."""
+    curve = None if calibration is None else calibration.triples
+    return None if curve is None else _read_off(curve, answers, relations)
+
+
+def triples_report(triples: Answers, truths: Truths | None, dataset: InductiveDataset) -> dict[str, Any]:
+    """As `calibration_report`, of triples that were classified."""
+    everything = np.ones(len(triples), dtype=bool)
+    codes, names = facts_groups(known_facts(dataset)[triples.entity])
+    groups = [
+        {"group": names[code], "triples": _part(triples, truths, codes == code)} for code in np.unique(codes).tolist()
+    ]
+    return {
+        "calibrated": truths is not None,
+        "triples": {**_part(triples, truths, everything), **_bins(triples, truths, everything)},
+        "known_facts": groups,
+    }
+
+
+def calibration_report(answers: Answers, truths: Truths | None, dataset: InductiveDataset) -> dict[str, Any]:
+    """Errors and bins of the answers shown, of the first ones, and by number of known facts.
+
+    Where the model is not calibrated, what is said "after" is null.
+    """
+    everything, first = np.ones(len(answers), dtype=bool), answers.place == 0
+    codes, names = facts_groups(known_facts(dataset)[answers.entity])
+    groups = [
+        {
+            "group": names[code],
+            "shown": _part(answers, truths, codes == code),
+            "first": _part(answers, truths, first & (codes == code)),
+        }
+        for code in np.unique(codes).tolist()
+    ]
+    return {
+        "calibrated": truths is not None,
+        "shown": {**_part(answers, truths, everything), **_bins(answers, truths, everything)},
+        "first": {**_part(answers, truths, first), **_bins(answers, truths, first)},
+        "known_facts": groups,
+    }
+
+
+def _part(answers: Answers, truths: Truths | None, mask: Mask) -> dict[str, Any]:
+    right = answers.right[mask]
+    return {
+        "questions": len(np.unique(answers.question[mask])),
+        "answers": len(right),
+        "right": _mean(right),
+        "ece_before": calibration_error(answers.plain[mask], right),
+        "ece_after": None if truths is None else calibration_error(truths[mask], right),
+        "truth_before": _mean(answers.plain[mask]),
+        "truth_after": None if truths is None else _mean(truths[mask]),
+    }
+
+
+def _mean(values: npt.NDArray[Any]) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _bins(answers: Answers, truths: Truths | None, mask: Mask) -> dict[str, Any]:
+    right = answers.right[mask]
+    before = [asdict(one) for one in reliability(answers.plain[mask], right)]
+    after = None if truths is None else [asdict(one) for one in reliability(truths[mask], right)]
+    return {"bins_before": before, "bins_after": after}

@@ -1,0 +1,49 @@
+"""What a trained model keeps of its calibration and its thresholds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from newcomer.config import Config
+from newcomer.errors import DatasetError, shown
+from newcomer.evaluation.calibration import Calibration
+from newcomer.evaluation.classification import RelationThresholds
+from newcomer.graph import UNKNOWN, Vocabulary
+from newcomer.models.bundle import Bundle
+
+CALIBRATION = "calibration"  # where a model keeps it, among what was measured
+
+THRESHOLDS = "thresholds"
+
+
+def calibration_of(bundle: Bundle) -> Calibration | None:
+    """What a model knows of the worth of its scores; None where it was trained without validation."""
+    content = bundle.metrics.get(CALIBRATION)
+    return None if content is None else Calibration.from_dict(content, bundle.observed.relations)
+
+
+def thresholds_in(bundle: Bundle, relations: Vocabulary) -> RelationThresholds | None:
+    """A model's thresholds for newcomers in the ids of these relations; None where it has none."""
+    content = bundle.metrics.get(THRESHOLDS)
+    if content is None:
+        return None
+    try:
+        named = {str(name): float(value) for name, value in content["relations"].items()}
+        each = {relations.id(name): value for name, value in named.items()}
+        return RelationThresholds(
+            float(content["overall"]), {number: value for number, value in each.items() if number != UNKNOWN}
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        problem = f"the thresholds in metrics.json are none that newcomer wrote ({shown(str(error))})"
+        raise DatasetError(f"{problem}; train the model again") from None
+
+
+def decides_by_truth(metrics: Mapping[str, Any], config: Config) -> bool:
+    """Whether a model's truths of triples, not its scores, say what counts as true: those of a network among labels.
+
+    Scores of the final model are on another scale than those that thresholds were found on; truths, which go by shares
+    and ranks among answers, are not. A judge's scores are on the same.
+    """
+    found, calibration = metrics.get(THRESHOLDS), metrics.get(CALIBRATION)
+    if config.model.triple_classifier or not found or found.get("made_up", True):
+        return False
+    return calibration is not None and calibration.get("triples") is not None

@@ -1,0 +1,44 @@
+"""A trained model as a folder: everything that answering needs, and nothing that could run.
+
+    config.toml           all settings, with their documentation
+    entities.parquet      names in id order; relations.parquet likewise
+    observed.parquet      the graph it learned from, as int32 head, relation, tail
+    auxiliary.parquet     newcomers' facts that were known by then (optional)
+    rules.parquet         the rules, see `newcomer.models.bundle.rules`; in older models rules.tsv
+    seen/                 virtual neighbours of those it learned from (optional), see `newcomer.models.bundle.virtual`
+    newcomers/            virtual neighbours of those in auxiliary.parquet (optional)
+    thresholds.json       from which score on a triple counts as true (optional)
+    metrics.json          what was measured
+    weights.safetensors   the trained numbers
+    manifest.json         versions, seed, data set, and size and SHA-256 of every other file
+
+Beside these may lie what evaluations found later, ``result.json`` and ``result-TASK.json``: they are no part of the
+model, the manifest does not list them, and reading the model does not open them.
+
+The folder appears whole or not at all. Reading checks every byte against the manifest, and the manifest against a
+checksum of its own. Only file names known here are ever opened, and nothing is unpickled. The manifest carries no date:
+the same model gives the same bytes.
+"""
+
+from newcomer.models.bundle.manifest import KNOWN, MANIFEST, REQUIRED, RESULT, RESULTS, FileStamp, Manifest
+from newcomer.models.bundle.parts import Bundle, BundleParts, Thresholds, dataset_hash
+from newcomer.models.bundle.reading import read_bundle
+from newcomer.models.bundle.tables import Weights
+from newcomer.models.bundle.writing import write_bundle
+
+__all__ = [
+    "KNOWN",
+    "MANIFEST",
+    "REQUIRED",
+    "RESULT",
+    "RESULTS",
+    "Bundle",
+    "BundleParts",
+    "FileStamp",
+    "Manifest",
+    "Thresholds",
+    "Weights",
+    "dataset_hash",
+    "read_bundle",
+    "write_bundle",
+]

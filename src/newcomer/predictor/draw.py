@@ -1,0 +1,179 @@
+"""A picture of what is known of an entity, what rules add to that, and what is likely true of it (extra ``plots``)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from newcomer.errors import OptionError, unknown_name
+from newcomer.evaluation.plots import need_matplotlib
+from newcomer.files import fresh_file
+from newcomer.predictor.answers import Grounding
+from newcomer.predictor.fact_store import Triple
+from newcomer.predictor.predictor import Predictor
+
+MOST = 6  # boxes of a kind
+KNOWN_COLOUR, VIRTUAL_COLOUR, ANSWER_COLOUR, PALE = "#4477aa", "#777777", "#cc3311", "#fbe3dc"
+# Inches; boxes all have one size, so that lines end at them and nothing overlaps.
+WIDTH, BOX, ROW = 14.6, (2.9, 0.46), 0.62
+LEFT, MIDDLE, RIGHT = 1.75, 5.1, 8.9
+TEXT_FROM, REASON_FROM = RIGHT + BOX[0] / 2 + 0.15, RIGHT + BOX[0] / 2 + 0.7
+LETTERS, REASON_LETTERS = 30, 54
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One line of the picture: a fact of the entity, whether rules infer it, and why it is believed."""
+
+    fact: Triple
+    virtual: bool
+    truth: float | None = None  # of an answer
+    because: Grounding | None = None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a picture shows; ``more`` counts the known facts and virtual neighbours there was no room for."""
+
+    entity: str
+    known: tuple[Edge, ...]
+    virtual: tuple[Edge, ...]
+    answers: tuple[Edge, ...]
+    more: tuple[int, int]
+
+
+def scene(model: Predictor, entity: str, top: int = 5) -> Scene:
+    """The facts of an entity, its virtual neighbours, and its likeliest missing facts.
+
+    An answer is about someone whom no known fact ties to the entity, and there is one about each. An answer that is a
+    virtual neighbour as well stands among the answers.
+    """
+    if top < 1:
+        raise OptionError(f"top is {top}, but must be at least 1")
+    neighbors = model.neighbors(entity)
+    known = [Edge(one.fact, False) for one in neighbors if not one.virtual]
+    inferred = {one.fact: one.groundings[0] if one.groundings else None for one in neighbors if one.virtual}
+    taken = {_other(edge.fact, entity) for edge in known}
+    answers: list[Edge] = []
+    for one in model.suggest(entity, 10 * top):
+        other = _other(one.fact, entity)
+        if len(answers) < top and other not in taken:
+            taken.add(other)
+            best = one.because.groundings[0] if one.because.groundings else None
+            answers.append(Edge(one.fact, one.fact in inferred, one.truth, best))
+    answered = {edge.fact for edge in answers}
+    virtual = [Edge(fact, True, because=best) for fact, best in inferred.items() if fact not in answered]
+    more = max(0, len(known) - MOST), max(0, len(virtual) - MOST)
+    return Scene(entity, tuple(known[:MOST]), tuple(virtual[:MOST]), tuple(answers), more)
+
+
+def draw(shown: Scene, path: Path) -> None:
+    """Draw a scene into a file: known facts solid, virtual neighbours dashed, answers highlighted."""
+    pyplot = need_matplotlib()
+    rows = max(len(shown.known) + 1, len(shown.answers) + len(shown.virtual) + 1 + bool(shown.virtual))
+    height = ROW * (rows + 0.5)
+    figure = pyplot.figure(figsize=(WIDTH, height))
+    kind = path.suffix.lstrip(".").lower() or "png"
+    try:
+        if kind not in figure.canvas.get_supported_filetypes():
+            raise unknown_name("kind of picture", kind, figure.canvas.get_supported_filetypes())
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, WIDTH), ylim=(0, height))
+        axes.axis("off")
+        _Canvas(axes, pyplot, shown, height).draw()
+        with fresh_file(path) as partial:
+            figure.savefig(partial, format=kind, dpi=110)
+    finally:
+        pyplot.close(figure)
+
+
+class _Canvas:
+    """Boxes and lines, in inches."""
+
+    def __init__(self, axes: Any, pyplot: Any, shown: Scene, height: float) -> None:
+        self.axes, self.shown, self.height = axes, shown, height
+        self.patches = pyplot.matplotlib.patches
+        self.middle = height / 2 - 0.15
+
+    def draw(self) -> None:
+        shown, top = self.shown, self.height - 0.4
+        known_from = self.middle + (len(shown.known) - 1) * ROW / 2
+        self._title(LEFT, known_from + 0.62 * ROW, "known facts (solid)", KNOWN_COLOUR, shown.more[0])
+        for place, edge in enumerate(shown.known):
+            self._edge(LEFT, known_from - place * ROW, edge, KNOWN_COLOUR)
+        self._title(RIGHT, top, "answers, with the truth the model gives them", ANSWER_COLOUR)
+        for place, edge in enumerate(shown.answers, start=1):
+            self._edge(RIGHT, top + 0.3 * ROW - place * ROW, edge, ANSWER_COLOUR)
+        if shown.virtual:
+            below = top - (len(shown.answers) + 1) * ROW
+            self._title(RIGHT, below, "virtual neighbours (dashed): what rules infer", VIRTUAL_COLOUR, shown.more[1])
+            for place, edge in enumerate(shown.virtual, start=1):
+                self._edge(RIGHT, below + 0.3 * ROW - place * ROW, edge, VIRTUAL_COLOUR)
+        self._newcomer()
+
+    def _title(self, x: float, y: float, text: str, colour: str, more: int = 0) -> None:
+        words = f"{text} (and {more:,} more)" if more else text
+        self._text(x - BOX[0] / 2, y, words, color=colour, fontsize=11, fontweight="bold", ha="left")
+
+    def _newcomer(self) -> None:
+        ellipse = self.patches.Ellipse((MIDDLE, self.middle), 2.3, 0.95, facecolor="#222222", zorder=3)
+        self.axes.add_patch(ellipse)
+        words = _short(self.shown.entity, 20)
+        self._text(
+            MIDDLE, self.middle, words, 2.0, color="white", fontsize=13, fontweight="bold", ha="center", zorder=4
+        )
+
+    def _edge(self, x: float, y: float, edge: Edge, colour: str) -> None:
+        """A box that says the relation and whom it leads to, its line, and the reason beside it."""
+        width, height = BOX
+        answer = edge.truth is not None
+        corner = x - width / 2, y - height / 2
+        style = {"edgecolor": colour, "facecolor": PALE if answer else "white", "linewidth": 2 if answer else 1.1}
+        dashes = (0, (4, 2.5)) if edge.virtual else "solid"
+        self.axes.add_patch(
+            self.patches.FancyBboxPatch(corner, width, height, "round,pad=0,rounding_size=0.1", zorder=2, **style)
+        )
+        side = -1 if x < MIDDLE else 1
+        near, far = (MIDDLE + side * 1.15, self.middle), (x - side * width / 2, y)
+        ends = (near, far) if edge.fact[0] == self.shown.entity else (far, near)
+        arrow = self.patches.FancyArrowPatch(
+            *ends, arrowstyle="-|>", mutation_scale=13, color=colour, linestyle=dashes, linewidth=2.2 if answer else 1.3
+        )
+        self.axes.add_patch(arrow)
+        leaving = (
+            1 if edge.fact[0] == self.shown.entity else -1
+        )  # read along the arrow: relation, then whom it leads to
+        self._text(
+            x,
+            y + 0.105 * leaving,
+            _short(edge.fact[1]),
+            BOX[0] - 0.2,
+            color="#555555",
+            fontsize=8.5,
+            ha="center",
+            zorder=4,
+        )
+        other = _short(_other(edge.fact, self.shown.entity))
+        self._text(x, y - 0.105 * leaving, other, BOX[0] - 0.2, fontsize=10, fontweight="bold", ha="center", zorder=4)
+        if edge.truth is not None:
+            self._text(TEXT_FROM, y, f"{edge.truth:.2f}", color=colour, fontsize=12, fontweight="bold", ha="left")
+        if edge.because is not None:
+            said = " and ".join(f"{head} {relation} {tail}" for head, relation, tail in edge.because.premises)
+            lines = wrap(f"because {said}", REASON_LETTERS, max_lines=2, placeholder=" ...")
+            self._text(
+                REASON_FROM, y, "\n".join(lines), WIDTH - REASON_FROM - 0.1, color="#444444", fontsize=8, ha="left"
+            )
+
+    def _text(self, x: float, y: float, text: str, room: float = WIDTH, **style: Any) -> None:
+        """Words of at most so many inches: letters get smaller where they need more."""
+        drawn = self.axes.text(x, y, text, va="center", parse_math=False, **style)
+        while drawn.get_window_extent().width > room * drawn.figure.dpi:  # not in proportion: letters are whole pixels
+            drawn.set_fontsize(0.95 * drawn.get_fontsize())
+
+
+def _other(fact: Triple, entity: str) -> str:
+    return fact[2] if fact[0] == entity else fact[0]
+
+
+def _short(text: str, letters: int = LETTERS) -> str:
+    return text if len(text) <= letters else text[: letters - 3].rstrip() + "..."

@@ -1,0 +1,384 @@
+"""Virtual neighbours: what rules conclude about entities, each with its confidence and all of its reasons.
+
+A conclusion contains the entity asked about and is not among its facts. It is kept once, with every grounding (rule and
+premises) that leads to it; its confidence is the highest of theirs. Rules start at the entity's own facts and walk on
+over those of the entities they come to: for a data set with newcomers `InductiveDataset.own_facts`, where seen entities
+stand with observed facts and newcomers with auxiliary ones.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.errors import OptionError, unknown_name
+from newcomer.graph import Adjacency, Ids, Mask, Offsets, TripleArray, read_only
+from newcomer.rules.grounding import ground_entity
+from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, PathRules, virtual_edges
+from newcomer.rules.rule import NONE, UNCOUNTED, Kind, RuleSet
+from newcomer.rules.rule_index import Floats, RuleIndex, Surroundings, surroundings
+
+MEASURES = ("pca", "standard", "smoothed")
+LOGIC, PATH = 0, 1
+SOURCES = ("logic", "path")
+PREMISES = 3
+SLICE = 64  # entities a thread takes at a time
+
+
+@dataclass(frozen=True)
+class NeighborLimits:
+    """Which rules may conclude, and how much is kept for one entity.
+
+    ``measure`` is the confidence that counts: pca, standard or smoothed. ``max_per_entity`` keeps the best conclusions
+    by confidence, then number of groundings, then ids. A rule that two facts support is right by luck too often: by
+    default ten must. The paper's tool asks for a head relation of 100 facts instead (``min_head_size``).
+    """
+
+    min_confidence: float = 0.8
+    measure: str = "pca"
+    min_support: int = 10
+    min_head_size: int = 1
+    max_per_entity: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.measure not in MEASURES:
+            raise unknown_name("measure", self.measure, MEASURES)
+        if not 0 <= self.min_confidence <= 1:
+            raise OptionError(f"min_confidence {self.min_confidence:g} is not between 0 and 1")
+        for name in ("min_support", "min_head_size", "max_per_entity"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name} {value} is not a number of at least 1")
+
+    def chosen(self, rules: RuleSet) -> npt.NDArray[np.intp]:
+        """The rows of the rules that may conclude; a figure that a rule file did not give passes."""
+        strength = strength_of(rules, self.measure)
+        if len(rules) and np.isnan(strength).all():
+            other = next(name for name in ("standard", "pca") if name != self.measure)
+            raise OptionError(
+                f"the rules do not state their {self.measure} confidence; use the measure {other!r} instead"
+            )
+        strong = strength >= self.min_confidence
+        supported = (rules.support >= self.min_support) | (rules.support == UNCOUNTED)
+        sized = (rules.head_size >= self.min_head_size) | (rules.head_size == UNCOUNTED)
+        return np.flatnonzero(strong & supported & sized)
+
+
+def strength_of(rules: RuleSet, measure: str) -> Floats:
+    """The confidence of every rule by one of the measures."""
+    columns = {"pca": rules.pca_confidence, "standard": rules.confidence, "smoothed": rules.smoothed_confidence}
+    return columns[measure]
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualNeighbors:
+    """Virtual triples, sorted and distinct, and their groundings.
+
+    The groundings of triple ``i`` are rows ``offsets[i]`` to ``offsets[i + 1]`` of the columns below: where the rule
+    comes from (``LOGIC``: a row of ``rules``; ``PATH``: a row of ``path_rules``) and up to three premises as plain
+    triples, shape (groundings, 3, 3), -1 where there are fewer.
+    """
+
+    rules: RuleSet
+    path_rules: PathRules
+    triples: TripleArray
+    confidence: Floats
+    kinds: Ids
+    offsets: Offsets
+    grounding_source: Ids
+    grounding_rule: Ids
+    grounding_strength: Floats
+    premises: Ids
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+    @property
+    def grounding_counts(self) -> Ids:
+        return np.diff(self.offsets).astype(np.int32)
+
+    @property
+    def logic(self) -> Mask:
+        """Which groundings are of logic rules."""
+        mask: Mask = self.grounding_source == LOGIC
+        return mask
+
+    def where(self, keep: Mask) -> "VirtualNeighbors":
+        """The triples under a mask, with their groundings."""
+        rows = np.repeat(keep, self.grounding_counts)
+        return replace(
+            self,
+            triples=self.triples.take(keep),
+            confidence=self.confidence[keep],
+            kinds=self.kinds[keep],
+            offsets=np.concatenate([[0], np.cumsum(self.grounding_counts[keep])]).astype(np.int64),
+            grounding_source=self.grounding_source[rows],
+            grounding_rule=self.grounding_rule[rows],
+            grounding_strength=self.grounding_strength[rows],
+            premises=self.premises[rows],
+        )
+
+    def without_groundings(self) -> "VirtualNeighbors":
+        """The same triples, for those who ask no reasons."""
+        return replace(
+            self,
+            offsets=np.zeros_like(self.offsets),
+            grounding_source=self.grounding_source[:0],
+            grounding_rule=self.grounding_rule[:0],
+            grounding_strength=self.grounding_strength[:0],
+            premises=self.premises[:0],
+        )
+
+    def degrees(self, num_entities: int) -> Ids:
+        """How many virtual triples each entity is in."""
+        ends = np.concatenate([self.triples.heads, self.triples.tails])
+        return np.bincount(ends, minlength=num_entities).astype(np.int32)
+
+    def reasons(self, triple: int) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
+        """(source, rule row, premises) of each grounding of a triple."""
+        for row in range(int(self.offsets[triple]), int(self.offsets[triple + 1])):
+            facts = [(int(h), int(r), int(t)) for h, r, t in self.premises[row] if r != NONE]
+            yield int(self.grounding_source[row]), int(self.grounding_rule[row]), facts
+
+
+class Grounder:
+    """Rules and a graph made ready, so that each entity costs only what its neighbourhood costs."""
+
+    def __init__(
+        self,
+        rules: RuleSet,
+        facts: Adjacency,
+        limits: NeighborLimits | None = None,
+        world: Surroundings | None = None,
+    ) -> None:
+        self.limits = limits or NeighborLimits()
+        self.rules = rules.where(self.limits.chosen(rules))
+        self.strength = strength_of(self.rules, self.limits.measure)
+        self.num_relations = rules.num_relations
+        self.index = RuleIndex(self.rules, self.strength)
+        self.facts = facts
+        self.world: Surroundings = world or surroundings(facts, rules.num_relations)
+
+    def ground(self, entity: int, relations: Ids, tails: Ids) -> Ids:
+        """Rows (rule, oriented relation, other end, middle nodes) for an entity with these sorted facts."""
+        index = self.index
+        found: Ids = ground_entity(
+            entity,
+            read_only(relations),
+            read_only(tails),
+            self.world,
+            index.by_start,
+            index.start_offsets,
+            index.by_constant,
+        )
+        return found
+
+    def ground_all(self, entities: Ids, threads: int = 1) -> "Groundings":
+        """The groundings of many entities, in the order of their ids."""
+        asked = np.unique(entities)
+        slices = [asked[i : i + SLICE] for i in range(0, len(asked), SLICE)]
+
+        def work(part: Ids) -> list[Ids]:
+            return [self.ground(int(entity), *self.facts.of(int(entity))) for entity in part]
+
+        if min(threads, len(slices)) <= 1:
+            found = [rows for part in slices for rows in work(part)]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                found = [rows for part in pool.map(work, slices) for rows in part]
+        counts = [len(rows) for rows in found]
+        table = np.concatenate([np.empty((0, 5), dtype=np.int32), *found])
+        return _logic_groundings(self, np.repeat(asked, counts).astype(np.int32), table)
+
+
+@dataclass(frozen=True, eq=False)
+class Groundings:
+    """One row a grounding: the entity it was found for, the conclusion, where it comes from, its premises."""
+
+    entities: Ids
+    conclusions: TripleArray
+    strength: Floats
+    source: Ids
+    rule: Ids
+    premises: Ids
+
+    def take(self, which: npt.NDArray[np.intp] | Mask) -> "Groundings":
+        """These rows."""
+        return Groundings(
+            self.entities[which],
+            self.conclusions.take(which),
+            self.strength[which],
+            self.source[which],
+            self.rule[which],
+            self.premises[which],
+        )
+
+
+def virtual_neighbors(
+    rules: RuleSet,
+    facts: Adjacency,
+    entities: Ids,
+    limits: NeighborLimits | None = None,
+    paths: PathLimits | None = None,
+    seed: int = 0,
+    threads: int = 1,
+) -> VirtualNeighbors:
+    """What rules (and, with ``paths``, symmetric-path rules) conclude about ``entities``."""
+    return gather(Grounder(rules, facts, limits), entities, paths, seed, threads)
+
+
+def gather(
+    grounder: Grounder,
+    entities: Ids,
+    paths: PathLimits | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    relation: int | None = None,
+) -> VirtualNeighbors:
+    """As `virtual_neighbors`, with rules that are ready already; of one relation's conclusions, where it is given."""
+    parts = [grounder.ground_all(entities, threads)]
+    path_rules = _no_path_rules(grounder.num_relations)
+    if paths is not None:
+        found = virtual_edges(grounder.facts, entities, grounder.num_relations, paths, seed, threads)
+        path_rules = found.rules
+        parts.append(_path_groundings(found, grounder.num_relations))
+    rows = _joined(parts)
+    rows = rows.take(_within_cap(rows, grounder.limits.max_per_entity))
+    if relation is not None:
+        rows = rows.take(rows.conclusions.relations == relation)
+    return _collect(grounder.rules, path_rules, rows)
+
+
+def about_those(found: VirtualNeighbors, there: Ids, num_seen: int) -> VirtualNeighbors:
+    """The conclusions whose ends are seen or there: a rule may name a newcomer that nothing is known of."""
+    keep = np.ones(len(found), dtype=bool)
+    for column in (found.triples.heads, found.triples.tails):
+        keep &= (column < num_seen) | np.isin(column, there)
+    return found if keep.all() else found.where(keep)
+
+
+def _no_path_rules(num_relations: int) -> PathRules:
+    nothing = np.empty(0, dtype=np.int32)
+    return PathRules(num_relations, np.empty((0, 3), dtype=np.int32), nothing, nothing, nothing, nothing, nothing)
+
+
+def _joined(parts: Sequence[Groundings]) -> Groundings:
+    triples = [p.conclusions for p in parts]
+    return Groundings(
+        np.concatenate([p.entities for p in parts]),
+        TripleArray(
+            np.concatenate([t.heads for t in triples]),
+            np.concatenate([t.relations for t in triples]),
+            np.concatenate([t.tails for t in triples]),
+        ),
+        np.concatenate([p.strength for p in parts]),
+        np.concatenate([p.source for p in parts]),
+        np.concatenate([p.rule for p in parts]),
+        np.concatenate([p.premises for p in parts]),
+    )
+
+
+def _plain(starts: Ids, relations: Ids, ends: Ids, num_relations: int) -> Ids:
+    """Oriented edges as plain (head, relation, tail); where there is no relation, -1 throughout. Shape (n, 3)."""
+    inverse, none = relations >= num_relations, relations == NONE
+    columns = [
+        np.where(none, NONE, np.where(inverse, ends, starts)),
+        np.where(none, NONE, np.where(inverse, relations - num_relations, relations)),
+        np.where(none, NONE, np.where(inverse, starts, ends)),
+    ]
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+def _logic_groundings(grounder: Grounder, entities: Ids, table: Ids) -> Groundings:
+    rules, size = grounder.rules, grounder.num_relations
+    rule, relation, end = table[:, 0], table[:, 1], table[:, 2]
+    conclusion = _plain(entities, relation, end, size)
+    return Groundings(
+        entities,
+        TripleArray.of(conclusion),
+        grounder.strength[rule],
+        np.full(len(table), LOGIC, dtype=np.int32),
+        np.ascontiguousarray(rule),
+        _premises(rules, entities, table, size),
+    )
+
+
+def _premises(rules: RuleSet, entities: Ids, table: Ids, size: int) -> Ids:
+    """The facts a grounding rests on, in the order of the rule's own atoms. Shape (n, 3, 3)."""
+    rule, relation, end, first, second = (table[:, i] for i in range(5))
+    kind = rules.kinds[rule]
+    forward = relation == rules.heads[rule]
+    # The rule's own variables: x and y for walks, the variable and "the other term of its atom" for the rest.
+    x, y = np.where(forward, entities, end), np.where(forward, end, entities)
+    z, w = np.where(forward | (kind != Kind.THREE), first, second), np.where(forward, second, first)
+    b1, b2, b3 = rules.body1[rule], rules.body2[rule], rules.body3[rule]
+    walks_on = (kind == Kind.TWO) | (kind == Kind.THREE)
+    about = (kind == Kind.CONSTANT) | (kind == Kind.EXISTS)
+    parts = [
+        _plain(x, b1, np.where(walks_on | about, z, y), size),
+        _plain(np.where(walks_on, z, x), b2, np.where(kind == Kind.THREE, w, y), size),
+        _plain(w, b3, y, size),
+    ]
+    return np.stack(parts, axis=1)
+
+
+def _path_groundings(found: PathGroundings, size: int) -> Groundings:
+    conclusion = _plain(found.entities, found.relations, found.others, size)
+    edges = found.premises
+    steps = [_plain(edges[:, i, 0], edges[:, i, 1], edges[:, i, 2], size) for i in range(PREMISES)]
+    return Groundings(
+        found.entities,
+        TripleArray.of(conclusion),
+        found.confidence,
+        np.full(len(found), PATH, dtype=np.int32),
+        found.rule,
+        np.stack(steps, axis=1),
+    )
+
+
+def _within_cap(rows: Groundings, cap: int | None) -> Mask:
+    """Which groundings belong to the best ``cap`` conclusions of their entity."""
+    if cap is None or len(rows.entities) == 0:
+        return np.ones(len(rows.entities), dtype=bool)
+    keys = np.column_stack([rows.entities, rows.conclusions.rows])
+    distinct, which, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    best = np.zeros(len(distinct))
+    np.maximum.at(best, which, rows.strength)
+    order = np.lexsort((np.arange(len(distinct)), -counts, -best, distinct[:, 0]))
+    entity = distinct[order, 0]
+    starts = np.searchsorted(entity, entity)
+    keep = np.empty(len(distinct), dtype=bool)
+    keep[order] = np.arange(len(order)) - starts < cap
+    kept: Mask = keep[which]
+    return kept
+
+
+def _collect(rules: RuleSet, path_rules: PathRules, rows: Groundings) -> VirtualNeighbors:
+    """One row a triple; a grounding found from both of its ends stands once."""
+    table = np.column_stack(
+        [rows.conclusions.rows, rows.source, rows.rule, rows.premises.reshape(len(rows.rule), PREMISES * 3)]
+    )
+    _, first = np.unique(table, axis=0, return_index=True)  # sorted by triple, then source, rule, premises
+    rows = rows.take(first)
+    triples = rows.conclusions.rows
+    fresh = np.ones(len(triples), dtype=bool)
+    fresh[1:] = (triples[1:] != triples[:-1]).any(axis=1)
+    starts = np.flatnonzero(fresh)
+    offsets = np.append(starts, len(triples)).astype(np.int64)
+    confidence = np.maximum.reduceat(rows.strength, starts) if len(starts) else np.empty(0)
+    logic = np.minimum.reduceat(rows.source, starts) if len(starts) else np.empty(0, dtype=np.int32)
+    return VirtualNeighbors(
+        rules,
+        path_rules,
+        rows.conclusions.take(starts),
+        confidence,
+        logic.astype(np.int32),
+        offsets,
+        rows.source,
+        rows.rule,
+        rows.strength,
+        rows.premises,
+    )

@@ -1,0 +1,338 @@
+"""Algorithm 1, readable from top to bottom.
+
+Each mini-batch of facts is hidden from the graph together with every virtual triple inferred from it. A share of the
+entities that are asked about is embedded as newcomers are: without a vector of their own, beside the seen ones. The
+soft labels of a mini-batch of virtual triples are refreshed with the current embeddings. The loss is cross entropy on
+facts and corrupted facts, plus cross entropy of the virtual triples against their labels, plus a penalty on long
+vectors.
+
+A fact that leaves one of its ends without any visible edge counts as a toss-up, whatever the model says of it: nothing
+is left to infer it from, yet that an entity has become empty would give it away.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from newcomer.config import Config
+from newcomer.models.embedding.decoders import DotDecoder
+from newcomer.models.embedding.encoders import LANEncoder, States
+from newcomer.models.embedding.foldin import FoldInEncoder
+from newcomer.models.embedding.graph_tensors import GraphTensors, Grounds
+from newcomer.models.embedding.model import Negatives
+from newcomer.models.embedding.registry import build_model
+from newcomer.models.sparse import distinct
+from newcomer.models.vn.soft_labels import soft_labels
+from newcomer.training.view import View, around, whole
+
+FIRST_LABELS = {"soft": 0.5, "hard": 1.0, "none": 0.0}  # of virtual triples that training has not come to yet
+
+
+@dataclass
+class EpochReport:
+    """What an epoch cost and gave."""
+
+    epoch: int
+    loss: float
+    fact_loss: float
+    virtual_loss: float
+    mean_label: float
+
+
+class Trainer:
+    """A model, its optimiser and the labels it believes; one call of `epoch` is one pass over the facts."""
+
+    def __init__(self, config: Config, graph: GraphTensors, device: torch.device) -> None:
+        self.config, self.graph, self.device = config, graph, device
+        self.model = build_model(config.model, graph.num_entities, graph.num_relations, config.seed).to(device)
+        if isinstance(self.model.encoder, LANEncoder):
+            stated = self._weights(torch.zeros(len(graph.virtual), device=device))
+            self.model.encoder.learn_implications(graph.edges(stated))
+        if isinstance(self.model.encoder, FoldInEncoder):
+            self._prepare_folding(self.model.encoder)
+        self.model.encoder.learns_rows = self._touches_few()
+        self.labels = torch.full((len(graph.virtual),), FIRST_LABELS[config.model.labels], device=device)
+        self.optimiser = self._optimiser()
+
+    def _optimiser(self) -> torch.optim.Optimizer:
+        rate, parameters = self.config.training.lr, self.model.parameters()
+        if self.config.training.optimiser == "adagrad":
+            return torch.optim.Adagrad(parameters, lr=rate)
+        # One launch for all parameters where launches are what costs.
+        return torch.optim.Adam(parameters, lr=rate, fused=self.device.type == "cuda")
+
+    def _touches_few(self) -> bool:
+        """Whether a batch moves the vectors of its own entities and of drawn rivals only, and the others need no look.
+
+        Adagrad leaves a number without a gradient as it is. On a GPU the whole table takes no time, and always the same
+        order of addition.
+        """
+        training = self.config.training
+        drawn = training.softmax_negatives is not None and training.softmax_negatives < self.graph.num_entities
+        moved_alone = training.optimiser == "adagrad" and not training.grad_clip and not self.config.model.dropout
+        return self.device.type == "cpu" and self._is_edgeless and drawn and moved_alone
+
+    @property
+    def _is_edgeless(self) -> bool:
+        """Whether training looks at no edge: vectors are looked up, and nobody practises being new."""
+        return self.model.encoder.hops == 0 and not self.config.training.newcomer_share
+
+    @cached_property
+    def _all_edges(self) -> View:
+        return whole(self.graph, self._weights(torch.zeros(len(self.graph.virtual), device=self.device)))
+
+    def _prepare_folding(self, encoder: FoldInEncoder) -> None:
+        """Draw whom newcomers are compared with, and mark the relations that nobody told of."""
+        stated = self._weights(torch.zeros(len(self.graph.virtual), device=self.device))
+        encoder.draw_rivals(self.graph.edges(stated).degrees, torch.Generator().manual_seed(self.config.seed))
+        told_of = torch.zeros(self.graph.num_relations, dtype=torch.bool, device=self.device)
+        told_of[self.graph.facts[:, 1]] = True
+        with torch.no_grad():
+            untold = self.model.decoder.vectors[~told_of]
+            self.model.decoder.vectors[~told_of] = cast(DotDecoder, self.model.decoder).identity(untold)
+
+    def _weights(self, labels: Tensor) -> Tensor:
+        """A weight a triple: facts are certain."""
+        return torch.cat([torch.ones(len(self.graph.facts), device=self.device), labels])
+
+    def epoch(self, number: int) -> EpochReport:
+        """One pass; all randomness follows from the seed and the epoch, so a run can go on from any epoch."""
+        self.model.train()
+        seed = (self.config.seed * 1_000_003 + number) % 2**63  # all that torch takes
+        generator = torch.Generator(self.device).manual_seed(seed)
+        torch.manual_seed(seed)  # dropout draws from the global generator of the device
+        sums = torch.zeros(3, device=self.device)
+        batches = list(self._batches(generator))
+        for facts, virtual in batches:
+            sums += self._step(facts, virtual, generator)
+        loss, fact_loss, virtual_loss = (sums / len(batches)).tolist()
+        mean_label = float(self.labels.mean()) if len(self.labels) else 0.0
+        return EpochReport(number, loss, fact_loss, virtual_loss, mean_label)
+
+    def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        count = self.config.training.batches_of(len(self.graph.facts))
+        facts = torch.randperm(len(self.graph.facts), generator=generator, device=self.device)
+        used = len(self.graph.virtual) if self.config.model.labels != "none" else 0
+        virtual = torch.randperm(used, generator=generator, device=self.device)
+        yield from zip(facts.tensor_split(count), virtual.tensor_split(count), strict=True)
+
+    def _step(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
+        """Learn from a mini-batch; gives (3,): the loss, and the parts of facts and of virtual triples."""
+        training = self.config.training
+        triples, negatives = self._questions(facts, generator)
+        view = self._view(facts, triples, negatives, virtual, generator)
+        placed = None if negatives is None else view.negatives(negatives)
+        states, asked, wrong, arriving = self._practise(view, view.triples(triples), placed, generator)
+        claims, grounds = self._claims(virtual)
+        claims = view.triples(claims)
+        along = self.model.decoder.relation_vectors(triples[:, 1])
+        rivals = self._rivals(generator)
+        if wrong is None:
+            positive, negative = self._among_everyone(states, view, asked, along, triples[:, 2], arriving, rivals)
+            believed = self._beliefs(states, claims, len(virtual))
+            inferred = arriving  # all others are answers by a vector that no edge is needed for
+        else:
+            positive, negative, believed = self.model.contrast(states, asked, along, wrong, claims)
+            inferred = None
+        fact_loss = self._fact_loss(states, asked, positive, negative, inferred)
+        virtual_loss = self._virtual_loss(virtual, grounds, believed.float())
+        loss = fact_loss + training.virtual_weight * virtual_loss + self._penalty(triples, along)
+        if training.own_weight:
+            positive, negative = self.model.own_contrast(triples, along, negatives, rivals)
+            loss = loss + training.own_weight * self._loss(positive, negative)
+        self._descend(loss)
+        return torch.stack([loss.detach(), fact_loss.detach(), virtual_loss.detach()])
+
+    def _view(
+        self,
+        facts: Tensor,
+        triples: Tensor,
+        negatives: Negatives | None,
+        virtual: Tensor,
+        generator: torch.Generator,
+    ) -> View:
+        """The graph that this batch is embedded over."""
+        if self._is_edgeless:
+            return self._all_edges
+        weights, fanout = self._without(facts, virtual, generator), self.config.training.fanout
+        if fanout is None:
+            return whole(self.graph, weights)
+        ends = [triples[:, ::2].reshape(-1), self.graph.mentioned(virtual)]
+        if negatives is not None:
+            ends.append(negatives.entities.reshape(-1))
+        return around(self.graph, weights, torch.cat(ends), fanout, self.model.encoder.hops, generator)
+
+    def _practise(
+        self, view: View, triples: Tensor, negatives: Negatives | None, generator: torch.Generator
+    ) -> tuple[States, Tensor, Negatives | None, Tensor]:
+        """Embed everyone, and some once more as if just arrived; the triples and negatives with these; who they are.
+
+        Heads arrive each by itself, to be asked about. Tails do all or none, with their corruptions: else whoever is
+        new would be known as right or wrong by that.
+        """
+        training, encoder = self.config.training, self.model.encoder
+        heads, relations, tails = triples.unbind(dim=1)
+        new = [torch.rand(len(triples), generator=generator, device=self.device) < training.newcomer_share]
+        ends, known = [heads], view.edges.rows.num_rows
+        if negatives is not None and training.newcomer_answers:
+            answers = torch.cat([tails, negatives.entities.reshape(-1)])
+            arrive = torch.rand(1, generator=generator, device=self.device) < training.newcomer_answers
+            ends, new = [heads, answers], [*new, arrive.expand(len(answers))]
+        arriving, places = distinct(torch.cat(ends), known, torch.cat(new))
+        if len(arriving) == 0:
+            return encoder.states(view.edges, view.nodes), triples, negatives, arriving
+        places = torch.where(torch.cat(new), known + places, torch.cat(ends))
+        heads, places = places.tensor_split([len(triples)])
+        if negatives is not None and len(places):
+            tails, drawn = places.tensor_split([len(triples)])
+            negatives = negatives._replace(entities=drawn.reshape(negatives.entities.shape))
+        edges = view.edges.pick(arriving, known + len(arriving), 2 * self.graph.num_relations)
+        asked = torch.stack([heads, relations, tails], dim=1)
+        return encoder.together(view.edges, edges, view.nodes), asked, negatives, arriving
+
+    def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
+        """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
+        hidden = self.graph.between(facts) if self.config.training.hide_pairs else facts
+        visible = torch.ones(len(self.graph.facts), device=self.device).index_fill_(0, hidden, 0.0)
+        weights = torch.cat([visible, self.labels * self.graph.standing(visible)])
+        if self.config.training.edge_dropout:
+            kept = torch.rand(len(weights), generator=generator, device=self.device)
+            weights = weights * (kept >= self.config.training.edge_dropout)
+        return weights.index_fill_(0, virtual + len(visible), 0.0)
+
+    def _rivals(self, generator: torch.Generator) -> Tensor | None:
+        """Whom answers are compared with in this batch; None: with everyone."""
+        most, everyone = self.config.training.softmax_negatives, self.graph.num_entities
+        if not self.model.answers_by_input or most is None or everyone <= most:
+            return None
+        return torch.randperm(everyone, generator=generator, device=self.device)[:most]
+
+    def _among_everyone(
+        self,
+        states: States,
+        view: View,
+        asked: Tensor,
+        along: Tensor,
+        tails: Tensor,
+        arriving: Tensor,
+        rivals: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Scores of the triples asked, and with everyone as a tail; who practises being new is so as an answer, too."""
+        encoder = self.model.encoder
+        known = states.layers[0]
+        if states.newcomers:
+            known = known[: -states.newcomers]
+        everyone = known if view.nodes is None else encoder.inputs()
+        if len(arriving):
+            ids = arriving if view.nodes is None else view.nodes[arriving]
+            copies = torch.arange(len(arriving), device=self.device) + len(known)
+            everyone = everyone.index_copy(0, ids, encoder.plain(states, copies))
+        return self.model.contrast_with_all(states, asked, along, everyone, tails, rivals)
+
+    def _claims(self, virtual: Tensor) -> tuple[Tensor, Grounds | None]:
+        """These virtual triples, then the premises that soft labels want to know of; and how these infer those."""
+        claims = self.graph.virtual[virtual]
+        if len(virtual) == 0 or self.config.model.labels != "soft":
+            return claims, None
+        grounds = self.graph.grounds(virtual)
+        return torch.cat([claims, grounds.premises]), grounds
+
+    def _beliefs(self, states: States, claims: Tensor, learned: int) -> Tensor:
+        """Scores of the first triples, which are learned from, and of the others, which are not."""
+        if len(claims) == 0:
+            return states.edges.weights.new_zeros(0)
+        scores = self.model.scores(states, claims[:learned])
+        if learned == len(claims):
+            return scores
+        with torch.no_grad():
+            premises = self.model.scores(states, claims[learned:])
+        return torch.cat([scores, premises])
+
+    def _fact_loss(
+        self, states: States, triples: Tensor, positive: Tensor, negative: Tensor, inferred: Tensor | None
+    ) -> Tensor:
+        """Compare the scores of true and corrupted triples with what they are; ``inferred`` are tails by edges only."""
+        if self.model.encoder.hops == 0:  # nothing is inferred by edges
+            return self._loss(positive, negative)
+        hopeless = self._hopeless(states, triples, inferred)
+        return self._loss(positive.masked_fill(hopeless, 0.0), negative.masked_fill(hopeless[:, None], 0.0))
+
+    @staticmethod
+    def _hopeless(states: States, triples: Tensor, inferred: Tensor | None) -> Tensor:
+        """(n,): whether no edge is left to a head, or to a tail that is ``inferred`` (all of them where None)."""
+        empty = states.edges.degrees <= 0
+        if inferred is None:
+            return empty[triples[:, ::2]].any(dim=1)
+        silent = torch.zeros_like(empty).index_copy_(0, inferred, empty[inferred])
+        return empty[triples[:, 0]] | silent[triples[:, 2]]
+
+    def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
+        if self.model.answers_by_input and negative.shape[1] < self.graph.num_entities:
+            negative = negative + self._stand_for(negative.shape[1])
+        return LOSSES[self.config.training.loss](positive.float(), negative.float())
+
+    def _stand_for(self, rivals: int) -> float:
+        """What makes so many rivals count as everyone in the softmax."""
+        everyone = self.graph.num_entities - 1
+        return math.log(everyone / rivals) if self.config.training.loss == "softmax" else 0.0
+
+    def _virtual_loss(self, virtual: Tensor, grounds: Grounds | None, scores: Tensor) -> Tensor:
+        """Refresh the labels of these virtual triples and compare their scores with them; premises' scores follow."""
+        if len(virtual) == 0:
+            return scores.new_zeros(())
+        config = self.config.model
+        truth, premises = torch.sigmoid(scores.detach()).tensor_split([len(virtual)])
+        support = torch.zeros_like(truth) if grounds is None else grounds.support(premises)
+        labels = soft_labels(truth, support, config.soft_label_c, config.labels)
+        self.labels[virtual] = labels
+        return functional.binary_cross_entropy_with_logits(scores[: len(virtual)], labels)
+
+    def _descend(self, loss: Tensor) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.config.training.grad_clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.grad_clip)
+        self.optimiser.step()
+
+    def _questions(self, facts: Tensor, generator: torch.Generator) -> tuple[Tensor, Negatives | None]:
+        """The facts, half of them turned round, and entities to replace their tails with: either end is corrupted."""
+        triples = self.graph.facts[facts]
+        turn = torch.rand(len(facts), generator=generator, device=self.device) < 0.5
+        turned = torch.stack([triples[:, 2], self.model.inverse(triples[:, 1]), triples[:, 0]], dim=1)
+        triples = torch.where(turn[:, None], turned, triples)
+        if self.model.answers_by_input:
+            return triples, None  # everyone is an answer already
+        # Around a batch only its own entities cost: then all relations are asked about the same few.
+        shared, count = self.config.training.fanout is not None, self.config.training.negatives
+        return triples, Negatives.draw(
+            triples[:, 1], 2 * self.graph.num_relations, count, self.graph.num_entities, generator, shared
+        )
+
+    def _penalty(self, triples: Tensor, along: Tensor) -> Tensor:
+        """What large vectors cost: by their squares, by the cubes of their numbers."""
+        training, decoder = self.config.training, self.model.decoder
+        vectors = self.model.encoder.look_up(triples[:, ::2], self.model.encoder.vectors)
+        cost = training.l2 * (vectors.square().mean() + decoder.penalty(along))
+        if training.n3:
+            cost = cost + training.n3 * (decoder.cubes(vectors).sum() + decoder.cubes(along).sum()) / len(triples)
+        return cost
+
+
+def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
+    """Cross entropy of scores that should be true (n,) and false (n, k), per true one."""
+    return functional.softplus(-positive).mean() + functional.softplus(negative).sum(dim=1).mean()
+
+
+def choice_entropy(positive: Tensor, negative: Tensor) -> Tensor:
+    """Cross entropy of finding the true one (n,) among itself and its corruptions (n, k)."""
+    everyone = torch.cat([positive[:, None], negative], dim=1)
+    return functional.cross_entropy(everyone, torch.zeros(len(everyone), dtype=torch.int64, device=everyone.device))
+
+
+LOSSES = {"binary": cross_entropy, "softmax": choice_entropy}

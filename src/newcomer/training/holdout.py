@@ -1,0 +1,130 @@
+"""Choosing without looking at test: newcomers are held out of the observed graph by the rule that made the data set.
+
+A share of the valid triples is drawn. Their heads, tails or both leave the observed graph O: what is left is O', the
+facts that tie them to it are their auxiliary facts, and the drawn triples are asked. Neither the newcomers of the data
+set nor their facts nor the test triples are looked at, but for which end of test is new.
+
+Where test and valid say which triples are false, both kinds are drawn, since the ends of false ones are new in test,
+too, and the exam has labels. It is then cut as such sets are: auxiliary are all facts with one drawn end, also those of
+an entity that has no others and so becomes a newcomer itself.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from newcomer.config import Config
+from newcomer.data.split import SIDES, SplitRule, split_graph
+from newcomer.data.tables import assemble
+from newcomer.errors import DatasetError
+from newcomer.evaluation.classification import TripleScorer, checked_scores, cross_fitted
+from newcomer.evaluation.metrics import MEASURED
+from newcomer.evaluation.ranking import Queries, RankingProtocol, align, evaluate_under, queries_of
+from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.models.scorer import Scorer
+
+
+@dataclass(frozen=True, eq=False)
+class HoldOut:
+    """Newcomers held out of a graph, what is asked about them, and which ends of the drawn triples they are."""
+
+    dataset: InductiveDataset
+    queries: Queries
+    unseen: str
+    full: Graph | None = None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether it says of some triples that they are false."""
+        labels = self.dataset.test.labels
+        return labels is not None and bool((labels <= 0).any())
+
+    def judge(self, scorer: TripleScorer, seed: int) -> dict[str, float]:
+        """How a scorer tells the true triples of an exam with labels from the false ones.
+
+        The accuracy is by thresholds that were found without the triple in question.
+        """
+        triples = self.dataset.test
+        scores = checked_scores(self.dataset, scorer, triples)
+        return cross_fitted(triples, scores, np.random.default_rng([seed, 5]))
+
+    def grade(self, scorer: Scorer) -> dict[str, float]:
+        """How a scorer does: known filter, all candidates, mean ties; under the full filter too, where there is one."""
+        filters = ("known",) if self.full is None else ("known", "full")
+        protocols = [RankingProtocol(filter=name) for name in filters]
+        known, *rest = evaluate_under(self.dataset, scorer, protocols, self.full, self.queries)
+        figures = {name: known.metrics()[name] for name in MEASURED}
+        for result in rest:
+            figures |= {f"full_{name}": result.metrics()[name] for name in MEASURED}
+        return figures
+
+
+def hold_out_newcomers(dataset: InductiveDataset, config: Config, full: Graph | None = None) -> HoldOut:
+    """Cut an exam out of the observed graph, by the seed."""
+    training = config.training
+    unseen = unseen_side(dataset) if training.validation_unseen == "auto" else training.validation_unseen
+    rule = SplitRule(unseen, rate=training.validation_rate, seed=config.seed)
+    try:
+        held = _cut_with_labels(dataset, rule) or split_graph(_without_newcomers(dataset), rule)
+    except DatasetError:
+        raise _too_small(dataset) from None
+    if len(held.test) == 0:
+        raise _too_small(dataset)
+    queries = _some(queries_of(held), training.validation_queries, config.seed)
+    return HoldOut(held, queries, unseen, None if full is None else align(full, held))
+
+
+def unseen_side(dataset: InductiveDataset) -> str:
+    """Which end of the test triples is new most often: subject, object or both."""
+    asked = dataset.test.positives
+    head, tail = ~dataset.is_seen[asked.heads], ~dataset.is_seen[asked.tails]
+    counts = {"subject": head & ~tail, "object": tail & ~head, "both": head & tail}
+    return max(SIDES, key=lambda side: int(counts[side].sum()))  # the first of equals
+
+
+def _cut_with_labels(dataset: InductiveDataset, rule: SplitRule) -> InductiveDataset | None:
+    """An exam of true and false triples; None where the data set is not of that kind, or one kind is not drawn."""
+    valid, seen = dataset.valid, dataset.is_seen
+    if valid.labels is None or dataset.test.labels is None:
+        return None
+    valid = valid.take(seen[valid.heads] & seen[valid.tails])
+    count = round(len(valid) * (rule.rate or 0) / 100)
+    drawn = valid.take(np.sort(np.random.default_rng(rule.seed).choice(len(valid), size=count, replace=False)))
+    is_drawn = np.zeros(len(dataset.entities), dtype=bool)
+    for ends in {"subject": [drawn.heads], "object": [drawn.tails], "both": [drawn.heads, drawn.tails]}[rule.unseen]:
+        is_drawn[ends] = True
+    facts = dataset.observed.triples
+    head, tail = is_drawn[facts.heads], is_drawn[facts.tails]
+    observed, auxiliary = facts.take(~head & ~tail), facts.take(head ^ tail)
+    known = np.zeros(len(dataset.entities), dtype=bool)
+    for part in (observed, auxiliary):
+        known[part.heads] = known[part.tails] = True
+    asked = drawn.take(known[drawn.heads] & known[drawn.tails])
+    if len(observed) == 0 or asked.labels is None or len(np.unique(asked.labels > 0)) < 2:
+        return None
+    parts = {"train": observed, "aux": auxiliary, "valid": TripleArray.empty(), "test": asked}
+    return assemble(dataset.name, dataset.entities.names, dataset.relations.names, parts)
+
+
+def _without_newcomers(dataset: InductiveDataset) -> InductiveDataset:
+    """The observed graph alone, with the valid triples about its entities as what may be asked."""
+    valid, seen = dataset.valid.positives, dataset.is_seen
+    nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
+    asked = valid.take(seen[valid.heads] & seen[valid.tails])
+    return InductiveDataset(dataset.name, dataset.observed, nothing, TripleArray.empty(), asked)
+
+
+def _some(queries: Queries, most: int | None, seed: int) -> Queries:
+    if most is None or len(queries) <= most:
+        return queries
+    drawn = np.random.default_rng([seed, 2]).choice(len(queries), size=most, replace=False)
+    return queries.take(np.sort(drawn))
+
+
+def _too_small(dataset: InductiveDataset) -> DatasetError:
+    facts = f"{len(dataset.observed):,} observed facts"
+    return DatasetError(
+        f"no newcomers to validate on can be held out of the {facts} of {dataset.name}; change "
+        "training.validation_rate or training.validation_unseen, or set training.validation_rate=0 to train for "
+        "training.epochs without validation"
+    )

@@ -1,0 +1,154 @@
+"""Newcomers party by party: answered as each party alone is, in bounded company, whatever the order of the facts."""
+
+import gc
+import random
+import weakref
+from pathlib import Path
+
+import pytest
+
+from conftest import complaint
+from newcomer.data.tables import NamedTriples, TripleCollector
+from newcomer.predictor import NewcomerBatches, Predictor, check_relations
+from newcomer.predictor.confidence import Company
+from newcomer.training.pipeline import fit
+from nn_oracle import one_thread
+from training_world import settings, world
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+Triple = tuple[str, str, str]
+# Two are tied by a fact, two more over a third, one is alone, and q0 is in the model already.
+FACTS: list[Triple] = [
+    ("zoe", "lives_in", "city1"),
+    ("ann", "lives_in", "city2"),
+    ("yan", "knows", "zoe"),
+    ("bob", "knows", "cyd"),
+    ("p03", "knows", "ann"),
+    ("dan", "knows", "cyd"),
+    ("yan", "lives_in", "city3"),
+    ("cyd", "lives_in", "city4"),
+    ("q0", "knows", "p05"),
+]
+PARTIES = [{"zoe", "yan"}, {"ann"}, {"bob", "cyd", "dan"}, {"q0"}]
+
+
+@pytest.fixture(scope="module")
+def model() -> Predictor:
+    dataset = world()
+    return Predictor(fit(dataset, settings("model.ensemble=yes"), threads=1).bundle(dataset))
+
+
+def named(facts: list[Triple]) -> NamedTriples:
+    collector = TripleCollector(Path("made.tsv"))
+    for fact in facts:
+        collector.add_row(*fact)
+    return collector.finish()
+
+
+def answers(model: Predictor, name: str) -> list[tuple[str, float, float]]:
+    return [(a.entity, a.score, a.truth) for a in model.tails(name, "citizen_of", 5)]
+
+
+def test_those_tied_by_facts_come_together_in_the_order_of_the_facts(model):
+    visitors = NewcomerBatches(model, named(FACTS))
+    found = [visit.newcomers for visit in visitors.visits()]
+    assert [set(party) for party in found] == PARTIES
+    assert found[0] == ("zoe", "yan") and len(visitors) == 7
+
+
+def test_each_party_is_answered_as_if_it_had_come_alone(model):
+    for visit in NewcomerBatches(model, named(FACTS)).visits():
+        alone = model.copy()
+        alone.add([fact for fact in FACTS if set(visit.newcomers) & set(fact)])
+        for name in visit.newcomers:
+            assert answers(visit.model, name) == answers(alone, name)
+            assert visit.model.embed(name).tobytes() == alone.embed(name).tobytes()
+
+
+def test_the_order_of_the_facts_changes_no_answer(model):
+    def all_answers(facts: list[Triple]) -> dict[str, list[tuple[str, float, float]]]:
+        visits = NewcomerBatches(model, named(facts)).visits()
+        return {name: answers(visit.model, name) for visit in visits for name in visit.newcomers}
+
+    shuffled = random.Random(3).sample(FACTS, len(FACTS))
+    assert shuffled != FACTS and all_answers(shuffled) == all_answers(FACTS)
+
+
+def test_all_at_once_is_what_adding_all_does(model):
+    visit = NewcomerBatches(model, named(FACTS)).together()
+    expected = model.copy()
+    expected.add(FACTS)
+    assert visit.model.newcomers == expected.newcomers and set(visit.newcomers) == set.union(*PARTIES)
+    assert all(answers(visit.model, name) == answers(expected, name) for name in visit.newcomers)
+
+
+def test_only_one_party_is_there_at_a_time_and_nothing_of_the_others_is_kept(model, only_new_garbage):
+    facts = [(f"new{i}", "lives_in", f"city{i % 6}") for i in range(40)]
+    before, gone = model.newcomers, []
+    for visit in NewcomerBatches(model, named(facts)).visits():
+        assert set(visit.model.newcomers) - set(before) == set(visit.newcomers) and len(visit.newcomers) == 1
+        answers(visit.model, visit.newcomers[0])
+        gone.append(weakref.ref(visit.model))
+        del visit
+        gc.collect()
+        assert sum(one() is not None for one in gone) <= 1
+    assert len(gone) == 40 and model.newcomers == before
+
+
+def test_what_follows_from_the_model_alone_is_worked_out_once(model, monkeypatch):
+    made: list[object] = []
+    plain = Company.of
+    monkeypatch.setattr(Company, "of", lambda observed: made.append(observed) or plain(observed))
+    for visit in NewcomerBatches(model, named(FACTS)).visits():
+        assert visit.model.confidence(visit.newcomers[0]).facts >= 1
+    assert len(made) == 1
+
+
+def test_the_model_itself_stays_as_it_was(model):
+    before, stored = answers(model, "q0"), model.newcomers
+    for visit in NewcomerBatches(model, named([*FACTS, ("q0", "lives_in", "city5")])).visits():
+        answers(visit.model, visit.newcomers[0])
+    assert model.newcomers == stored and answers(model, "q0") == before
+
+
+def test_parties_without_anyone_wanted_are_left_out(model):
+    visitors = NewcomerBatches(model, named(FACTS))
+    assert [set(visit.newcomers) for visit in visitors.visits(of=["cyd", "ann", "nobody"])] == PARTIES[1:3]
+    assert visitors.named(["cyd", "p03", "nobody", "zoe"]) == {"cyd", "zoe"}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_parties_are_the_connected_components_of_random_facts(model, count):
+    draw = random.Random(count)
+    people = [f"new{i}" for i in range(30)]
+    facts = [(draw.choice(people), "knows", draw.choice([*people, "p01", "p02"])) for _ in range(count)]
+    groups = [{head, tail} - {"p01", "p02"} for head, _, tail in facts]
+    for _ in facts:  # joined until nothing changes: slow and plain
+        groups = [set.union(*(other for other in groups if other & group)) for group in groups]
+    expected = sorted({frozenset(group) for group in groups}, key=sorted)
+    found = [frozenset(visit.newcomers) for visit in NewcomerBatches(model, named(facts)).visits()]
+    assert sorted(found, key=sorted) == expected
+
+
+@pytest.mark.parametrize(
+    ("fact", "complains"),
+    [
+        (("zoe", "likes", "city1"), "no relation 'likes'"),
+        (("p01", "knows", "p02"), "two entities that the model was trained on"),
+        (("zoe", "knows", "  "), "not empty"),
+    ],
+)
+def test_a_wrong_fact_is_found_before_anyone_is_asked_about(model, fact, complains):
+    assert complains in str(complaint(NewcomerBatches, model, named([*FACTS, fact])))
+
+
+def test_facts_with_unknown_relations_are_skipped_with_those_known_by_them_alone(model):
+    visitors = NewcomerBatches(model, named([("eve", "likes", "p01"), *FACTS, ("zoe", "likes", "bob")]), "skip")
+    assert visitors.skipped == 2
+    assert [set(visit.newcomers) for visit in visitors.visits()] == PARTIES  # zoe and bob are not tied by it
+    assert "skip" in str(complaint(NewcomerBatches, model, named(FACTS), "ignore"))
+
+
+def test_unknown_relations_are_named_with_the_nearest(model):
+    check_relations(model, ["knows"])
+    assert "did you mean 'citizen_of'?" in str(complaint(check_relations, model, ["knows", "citizen_off"]))

@@ -1,0 +1,680 @@
+"""A trained model measured on a data set: the right scores by name, figures that follow from them, and the report.
+
+Covers newcomer.evaluation.reliability, newcomer.evaluation.stored, newcomer.models.scorer.
+"""
+
+import json
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from conftest import complaint, make_dataset
+from newcomer.config import config_hash, load_preset, with_overrides
+from newcomer.data.cut import CutDataset, FactsCut
+from newcomer.errors import DatasetError, InputError, MissingExtraError, OptionError
+from newcomer.evaluation import plots as evaluation_plots
+from newcomer.evaluation import report as evaluation
+from newcomer.evaluation.alignment import World, rule_scorer_for, scorer_for
+from newcomer.evaluation.calibration import calibration_error
+from newcomer.evaluation.classification import RelationThresholds, classify, labelled
+from newcomer.evaluation.plots import PICTURES, plot_ranking, plot_reliability, rank_bins, rank_shares
+from newcomer.evaluation.ranking import RankingProtocol, RankingResult, ceiling, evaluate_under, queries_of
+from newcomer.evaluation.ranking import compare as compare_results
+from newcomer.evaluation.report import (
+    Case,
+    check_same_data,
+    classification_report,
+    classify_test,
+    compare_classifications,
+    compare_rankings,
+    default_task,
+    headline,
+    judge_test,
+    left_out,
+    metric_task,
+    model_name,
+    rank_test,
+    ranking_report,
+    result_path,
+    write_ranks,
+    write_report,
+)
+from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary, concatenate
+from newcomer.models.bundle import RESULTS, Bundle, dataset_hash, read_bundle, write_bundle
+from newcomer.models.embedding.scorer import ModelScorer
+from newcomer.models.ensemble import EnsembleScorer
+from newcomer.predictor import Predictor
+from newcomer.rules.ranking import RuleRanker
+from newcomer.training.pipeline import Fitted, fit
+from newcomer.training.preparation import prepare
+from nn_oracle import one_thread
+from training_world import citizen, parts, settings, world
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+DATASET = world()
+CPU = torch.device("cpu")
+KNOWN = RankingProtocol()
+
+
+@cache
+def trained(*changes: str) -> tuple[Fitted, Bundle]:
+    fitted = fit(DATASET, settings("training.epochs=1", *changes), device="cpu")
+    with TemporaryDirectory() as folder:
+        write_bundle(Path(folder) / "m", fitted.bundle(DATASET))
+        return fitted, read_bundle(Path(folder) / "m")
+
+
+def case(*changes: str, dataset: InductiveDataset = DATASET, seed: int = 0) -> Case:
+    return Case(trained(*changes)[1], dataset, CPU, 1, seed)
+
+
+def every_query(dataset: InductiveDataset) -> tuple[Ids, Ids]:
+    size = 2 * len(dataset.relations)
+    asked: Ids = np.arange(len(dataset.entities) * size, dtype=np.int32)
+    return asked // size, asked % size
+
+
+def full_graph() -> Graph:
+    """The data set's own facts and one more about a newcomer."""
+    more = [(DATASET.entities.id("q0"), DATASET.relations.id("citizen_of"), DATASET.entities.id("land2"))]
+    return Graph.build(
+        DATASET.entities, DATASET.relations, concatenate([DATASET.known().triples, TripleArray.of(more)])
+    )
+
+
+def shuffled(dataset: InductiveDataset, names: dict[str, str] | None = None) -> InductiveDataset:
+    """The same data with other ids, some entities under other names."""
+    rng, names = np.random.default_rng(5), names or {}
+    seen, size, relations = int(dataset.is_seen.sum()), len(dataset.entities), len(dataset.relations)
+    entity = np.concatenate([rng.permutation(seen), seen + rng.permutation(size - seen)]).astype(np.int32)
+    relation = rng.permutation(relations).astype(np.int32)
+    called = [names.get(name, name) for name in dataset.entities.names_of(np.argsort(entity))]
+    vocabularies = Vocabulary(called), Vocabulary(dataset.relations.names_of(np.argsort(relation)))
+
+    def moved(t: TripleArray) -> TripleArray:
+        return TripleArray(entity[t.heads], relation[t.relations], entity[t.tails], t.labels)
+
+    observed, auxiliary = (Graph.build(*vocabularies, moved(g.triples)) for g in (dataset.observed, dataset.auxiliary))
+    return InductiveDataset(dataset.name, observed, auxiliary, moved(dataset.valid), moved(dataset.test))
+
+
+def by_name(dataset: InductiveDataset, scorer: Any, renamed: dict[str, str] | None = None) -> dict[Any, float]:
+    """Every score with the names of query and answer."""
+    names, size = list(dataset.entities), len(dataset.relations)
+    back = {new: old for old, new in (renamed or {}).items()}
+    names = [back.get(name, name) for name in names]
+    relations = [*dataset.relations, *(f"{name} of" for name in dataset.relations)]
+    entities, asked = every_query(dataset)
+    assert len(relations) == 2 * size
+    rows = scorer.scores(entities, asked).tolist()
+    return {
+        (names[e], relations[r], names[a]): score
+        for e, r, row in zip(entities.tolist(), asked.tolist(), rows, strict=True)
+        for a, score in enumerate(row)
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        ("model.encoder=mean",),
+        ("model.encoder=lan", "model.decoder=complex"),
+        ("protocol=refreshed", "rules.kinds=one,two,both,constant,exists"),
+        ("protocol=transductive",),
+        ("model.labels=none",),
+        ("model.constrained=no",),
+        ("model.constrained=yes",),
+    ],
+    ids=" ".join,
+)
+def test_the_scores_are_those_of_the_model_in_its_protocol(changes):
+    fitted, bundle = trained(*changes, "model.ensemble=no")
+    expected, found, queries = network_of(fitted), scorer_for(bundle, DATASET, CPU, threads=1), every_query(DATASET)
+    assert found.scores(*queries).tobytes() == expected.scores(*queries).tobytes()
+    columns = DATASET.test.heads, DATASET.test.relations, DATASET.test.tails
+    assert np.array_equal(found.triple_scores(*columns), expected.triple_scores(*columns))
+    assert found.network is None
+
+
+def network_of(fitted: Fitted) -> ModelScorer:
+    """The trained network on the data set, newcomers grounded as training does it."""
+    prepared, chosen = prepare(DATASET, fitted.config, fitted.rules), fitted.config.model
+    return ModelScorer(
+        fitted.model,
+        fitted.graph,
+        fitted.labels,
+        prepared.dataset,
+        prepared.newcomer_neighbors,
+        chosen.labels,
+        chosen.soft_label_c,
+        chosen.constrained,
+    )
+
+
+def test_where_rules_have_a_say_the_answer_is_that_of_both():
+    fitted, bundle = trained("model.ensemble=yes")
+    network, ranker = network_of(fitted), RuleRanker.build(fitted.rules, DATASET.own_facts, DATASET.observed)
+    assert fitted.blend is not None
+    both, found, queries = (
+        EnsembleScorer(network, ranker, fitted.blend),
+        scorer_for(bundle, DATASET),
+        every_query(DATASET),
+    )
+    assert np.array_equal(found.scores(*queries), both.scores(*queries))
+    columns = DATASET.test.heads, DATASET.test.relations, DATASET.test.tails
+    assert np.array_equal(found.triple_scores(*columns), both.triple_scores(*columns))
+    assert found.network is not None and np.array_equal(found.network.scores(*queries), network.scores(*queries))
+    measured = case("model.ensemble=yes")
+    ranked = rank_test(measured, KNOWN, with_parts=True)
+    assert ranking_report(measured, ranked)["network"][0]["metrics"]["mr"] == ranked.network[0].ranks.mean()
+    for results, scorer in ((ranked.model, both), (ranked.network, network), (ranked.rules, ranker)):
+        assert np.array_equal(results[0].ranks, evaluate_under(DATASET, scorer, [KNOWN])[0].ranks)
+    assert rank_test(measured, KNOWN).network == []
+    assert rank_test(case("model.ensemble=no"), KNOWN, with_parts=True).network == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [("model.ensemble=no",), ("training.final_fit=no",), ("protocol=transductive",), ("model.ensemble=yes",)],
+    ids=" ".join,
+)
+def test_names_decide_and_not_ids(changes):
+    _, bundle = trained(*changes)
+    other = shuffled(DATASET)
+    assert list(other.entities) != list(DATASET.entities) and list(other.relations) != list(DATASET.relations)
+    for build in (scorer_for, rule_scorer_for):
+        found, expected = (by_name(data, build(bundle, data)) for data in (other, DATASET))  # type: ignore[operator]
+        assert found == pytest.approx(expected, abs=1e-5)  # sums are taken in another order
+
+
+def test_a_newcomer_the_model_never_heard_of_is_embedded_by_its_facts():
+    _, bundle = trained("rules.paths=no", "model.ensemble=no")  # walks are drawn by id, and a new name has a new one
+    renamed = {f"q{i}": f"zz{i}" for i in range(4)}
+    other = shuffled(DATASET, renamed)
+    found, expected = (
+        by_name(dataset, scorer_for(bundle, dataset), names) for dataset, names in ((other, renamed), (DATASET, {}))
+    )
+    assert found.keys() == expected.keys()
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_in_the_world_of_a_model_without_final_fit_those_held_out_are_newcomers():
+    fitted, bundle = trained("training.final_fit=no")
+    seen = World.of(bundle, DATASET)
+    known, trained_on = set(DATASET.known_facts().named()), set(bundle.observed.named())
+    assert set(seen.dataset.observed.named()) == trained_on < known
+    assert set(seen.dataset.auxiliary.named()) == known - trained_on
+    held_out = {fitted.dataset.entities[int(e)] for e in fitted.dataset.newcomers}
+    assert held_out and held_out < {seen.dataset.entities[int(e)] for e in seen.dataset.newcomers}
+    assert seen.dataset.entities.names_of(seen.entities) == list(DATASET.entities)
+    assert list(seen.dataset.entities)[: len(bundle.observed.entities)] == list(bundle.observed.entities)
+
+
+def test_of_a_relation_that_the_model_lacks_it_says_nothing():
+    more = world(test=[*parts()["test"], ("q0", "likes", "p00")])
+    found = case(dataset=more)
+    scorer, likes = scorer_for(found.bundle, more), more.relations.id("likes")
+    entities = np.array([more.entities.id("q0"), more.entities.id("q1")], dtype=np.int32)
+    both = scorer.scores(entities, np.array([likes, 0], dtype=np.int32))
+    assert not both[0].any() and both[1].any()
+    assert np.array_equal(both[1], scorer.scores(entities[1:], np.array([0], dtype=np.int32))[0])
+    assert not scorer.scores(entities, np.array([likes, likes + len(more.relations)], dtype=np.int32)).any()
+    triples = scorer.triple_scores(entities, np.array([likes, 0], dtype=np.int32), entities)
+    assert triples[0] == 0 and triples[1] != 0
+    ranked = rank_test(found, KNOWN)
+    assert ranked.unknown == 1
+    assert ranking_report(found, ranked)["unknown_relation_queries"] == 1
+    asked = ranked.model[0]
+    assert asked.ranks[-1] == (asked.candidates[-1] + 1) / 2
+
+
+def test_data_of_another_kind_is_refused():
+    other = make_dataset(train=[("a", "r", "b")], aux=[("n", "r", "a")], test=[("n", "r", "b")])
+    assert "knows none of the relations of made" in str(complaint(scorer_for, trained()[1], other))
+
+
+def test_ranks_are_those_of_each_question_by_itself():
+    found = case()
+    scorer, queries = scorer_for(found.bundle, DATASET), queries_of(DATASET)
+    protocols = [RankingProtocol(filter="full", candidates="seen"), RankingProtocol(filter="known", candidates="seen")]
+    expected = evaluate_under(DATASET, scorer, protocols, full_graph(), queries)
+    ranked = rank_test(found, protocols[0], full_graph(), with_parts=True)
+    assert [r.protocol for r in ranked.model] == protocols == [r.protocol for r in ranked.rules]
+    for mine, other in zip(ranked.model, expected, strict=True):
+        assert np.array_equal(mine.ranks, other.ranks) and np.array_equal(mine.candidates, other.candidates)
+        assert np.array_equal(mine.queries.triple, queries.triple)
+    assert ranked.unknown == 0
+
+
+def test_the_rules_alone_answer_as_without_a_model():
+    fitted = trained()[0]
+    ranker = RuleRanker.build(fitted.rules, DATASET.own_facts, DATASET.observed)
+    expected = evaluate_under(DATASET, ranker, [KNOWN])[0]
+    assert np.array_equal(rank_test(case(), KNOWN, with_parts=True).rules[0].ranks, expected.ranks)
+    assert expected.ranks.max() < 3  # who lives in a city is a citizen of its land
+    assert rank_test(case("rules.kinds="), KNOWN, with_parts=True).rules == []
+    assert rank_test(case(), KNOWN).rules == []
+
+
+def test_the_full_filter_needs_a_full_graph():
+    assert "name it with --full-graph" in str(complaint(rank_test, case(), RankingProtocol(filter="full")))
+
+
+def test_questions_about_seen_entities_stand_apart():
+    test = [*parts()["test"], ("p00", "citizen_of", "land0")]
+    mixed = case(dataset=world(test=test, valid=[citizen("p04", 4)]))
+    ranked = rank_test(mixed, KNOWN, mixed.dataset.known())
+    asked, rest = headline(ranked.model[0]), left_out(ranked.model[0])
+    assert (len(ranked.model[0].queries), len(asked.queries), len(rest.queries)) == (6, 4, 2)
+    report = ranking_report(mixed, ranked)
+    assert report["queries"] == 4 and report["metrics"]["mr"] == pytest.approx(ranked.model[0].ranks[:4].mean())
+    assert report["also"]["queries"] == 4 and report["also"]["metrics"] == report["metrics"]
+    assert [(part["filter"], part["queries"]) for part in report["seen"]] == [("known", 2), ("full", 2)]
+    only_seen = case(dataset=world(test=[("p00", "citizen_of", "land0")], valid=[]))
+    ranked = rank_test(only_seen, KNOWN)
+    assert len(headline(ranked.model[0]).queries) == 2 and len(left_out(ranked.model[0]).queries) == 0
+    report = ranking_report(only_seen, ranked)
+    assert report["queries"] == 2 and report["seen"] == []
+
+
+CORE = ["task", "dataset", "model", "protocol", "filter", "candidates", "seed", "metrics"]
+
+
+def test_the_report_of_a_ranking():
+    found, full = case("seed=3", "protocol=refreshed"), full_graph()
+    ranked = rank_test(found, RankingProtocol(filter="full"), full, with_parts=True)
+    report = ranking_report(found, ranked, ["facts", "linked"], full, 1.26)
+    assert list(report)[: len(CORE)] == CORE
+    values = ("link-prediction", "made", "vn", "refreshed", "full", "all", 3)
+    assert tuple(report[name] for name in CORE[:-1]) == values
+    assert set(report["metrics"]) == {"mr", "mrr", "hits@1", "hits@3", "hits@10"}
+    assert report["metrics"]["mrr"] == pytest.approx((1 / ranked.model[0].ranks).mean())
+    assert report["also"]["filter"] == "known"
+    assert report["also"]["metrics"]["mr"] == pytest.approx(ranked.model[1].ranks.mean())
+    assert report["also"]["metrics"]["mr"] >= report["metrics"]["mr"]
+    for name, interval in report["intervals"].items():
+        assert interval["low"] <= report["metrics"][name] <= interval["high"] and interval["level"] == 0.95
+    best = ceiling(DATASET, full, queries=ranked.model[0].queries)
+    assert report["ceiling"]["metrics"] == {name: best[name] for name in report["metrics"]}
+    assert best["mrr"] == (3 + 0.75) / 4  # one of four questions has a second true answer
+    assert [part["filter"] for part in report["rules"]] == ["full", "known"]
+    for part, result in ((report, ranked.model[0]), (report["also"], ranked.model[1])):
+        groups = [row for row in part["breakdowns"] if row["by"] == "linked"]
+        assert {row["by"] for row in part["breakdowns"]} == {"facts", "linked"}
+        assert sum(row["queries"] * row["mr"] for row in groups) == pytest.approx(result.ranks.sum())
+    assert report["dataset_sha256"] == report["trained_on_sha256"] == dataset_hash(DATASET)
+    assert report["config_sha256"] == config_hash(found.bundle.config)
+    assert (report["device"], report["seconds"], report["queries"]) == ("cpu", 1.3, 4)
+    assert set(report["versions"]) == {"newcomer", "python", "numpy", "torch"}
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    again = ranking_report(found, rank_test(found, RankingProtocol(filter="full"), full, with_parts=True), (), full)
+    assert again["intervals"] == report["intervals"] and again["breakdowns"] == again["also"]["breakdowns"] == []
+
+
+def test_without_a_full_graph_nothing_is_said_of_it():
+    report = ranking_report(case(), rank_test(case(), KNOWN))
+    assert report["also"] is None and report["ceiling"] is None and report["rules"] == []
+
+
+FULL = RankingProtocol(filter="full")
+BLENDED = ("model.ensemble=yes", "model.constrained=no")
+FIGURES = ("metrics", "intervals", "queries", "network", "rules", "breakdowns", "calibration")
+
+
+def figures(report: dict[str, Any]) -> dict[str, Any]:
+    """What was measured, without under which filter that was."""
+    found = {name: report[name] for name in FIGURES}
+    for part in ("network", "rules"):
+        found[part] = [row | {"filter": None} for row in found[part][:1]]
+    found["breakdowns"] = [
+        {name: value for name, value in row.items() if not name.startswith("ceiling")} for row in found["breakdowns"]
+    ]
+    return found
+
+
+def by_hand(cut: CutDataset) -> InductiveDataset:
+    """The data set as if it had been written with the facts that are kept."""
+    names = list(cut.entities)
+    kept = [(names[h], cut.relations[r], names[t]) for h, r, t in cut.auxiliary.triples.rows.tolist()]
+    return world(aux=kept)
+
+
+@pytest.mark.parametrize("changes", [(), BLENDED], ids=["network", "blended"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_newcomers_cut_to_one_fact_are_those_of_data_written_so(changes, seed):
+    found = replace(case(*changes), cut=FactsCut(1, seed))
+    expected = case(*changes, dataset=by_hand(FactsCut(1, seed).of(DATASET)))
+    # By hand the filter lacks what is withheld, and gets it back with the graph of all that is true.
+    reports = [
+        ranking_report(one, rank_test(one, protocol, full, with_parts=True), ["facts", "linked"])
+        for one, protocol, full in ((found, KNOWN, None), (expected, FULL, DATASET.known()))
+    ]
+    assert figures(reports[0]) == figures(reports[1])
+    assert [row["group"] for row in reports[0]["breakdowns"] if row["by"] == "facts"] == ["1"]
+    assert reports[0]["known_facts"] == {"most": 1, "seed": seed, "kept": 4, "withheld": 4}
+    assert reports[0]["dataset_sha256"] == reports[0]["trained_on_sha256"]
+
+
+def test_a_cut_that_withholds_nothing_changes_nothing():
+    reports = [
+        ranking_report(one, rank_test(one, KNOWN, with_parts=True))
+        for one in (case(*BLENDED), *(replace(case(*BLENDED), cut=FactsCut(most, 1)) for most in (1, 2)))
+    ]
+    assert reports[0]["known_facts"] is None and reports[2]["known_facts"]["withheld"] == 0
+    assert figures(reports[2]) == figures(reports[0])
+    assert reports[1]["known_facts"]["withheld"] == 4
+    assert reports[1]["calibration"]["shown"]["truth_after"] != reports[0]["calibration"]["shown"]["truth_after"]
+
+
+def test_a_withheld_fact_is_no_wrong_answer():
+    """q0 is known as a citizen of land1 and asked for another country: of land1 the filter knows in any case."""
+    known = ("q0", "citizen_of", "land1")
+    dataset = world(aux=[*parts()["aux"], known])
+    ids = dataset.entities.id("q0"), dataset.relations.id("citizen_of"), dataset.entities.id("land1")
+    cuts = [FactsCut(1, seed) for seed in range(10)]
+    cut = next(one for one in cuts if list(ids) in one.of(dataset).withheld.rows.tolist())
+    whole, fewer = case(dataset=dataset), replace(case(dataset=dataset), cut=cut)
+    ranked = rank_test(fewer, KNOWN)
+    assert np.array_equal(ranked.model[0].candidates, rank_test(whole, KNOWN).model[0].candidates)
+    full = dataset.known()
+    reports = [ranking_report(one, rank_test(one, KNOWN, full), ["facts"], full) for one in (whole, fewer)]
+    assert reports[0]["ceiling"] == reports[1]["ceiling"] and reports[1]["ceiling"]["metrics"]["mrr"] == 1
+    assert all(row["ceiling_mrr"] == 1 for row in reports[1]["breakdowns"])
+
+
+def test_what_was_trained_on_cannot_be_withheld():
+    found = replace(case("protocol=transductive"), cut=FactsCut(1))
+    for measure in (lambda: rank_test(found, KNOWN), lambda: judge_test(found)):
+        error = complaint(measure)
+        assert isinstance(error, OptionError) and "was trained on 4 of the 4 facts" in str(error)
+    assert rank_test(replace(found, cut=FactsCut(2)), KNOWN).model  # nothing is withheld
+
+
+def test_triples_are_the_same_whatever_is_known_of_newcomers():
+    """The made-up ones are not among what is withheld, and judged by what is left."""
+    whole, fewer = case(), replace(case(), cut=FactsCut(1, 1))
+    hand = case(dataset=by_hand(FactsCut(1, 1).of(DATASET)))
+    judged = [judge_test(one) for one in (whole, fewer)]
+    assert np.array_equal(judged[0].result.triples.rows, judged[1].result.triples.rows)
+    report = classification_report(fewer, judged[1].result, (), 0.0, judged[1])
+    assert report["known_facts"]["kept"] == 4
+    assert [row["group"] for row in report["calibration"]["known_facts"]] == ["1"]
+    scorer, triples = scorer_for(hand.bundle, hand.dataset), judged[1].result.triples
+    named = [hand.dataset.entities.ids(DATASET.entities.names_of(ends)) for ends in (triples.heads, triples.tails)]
+    relations = hand.dataset.relations.ids(DATASET.relations.names_of(triples.relations))
+    assert np.allclose(judged[1].result.scores, scorer.triple_scores(named[0], relations, named[1]))
+    assert not np.allclose(judged[1].result.scores, judged[0].result.scores)
+
+
+def with_labels(seed: int = 0) -> InductiveDataset:
+    rng = np.random.default_rng(seed)
+    valid, test = (labelled(DATASET, part, rng) for part in (DATASET.valid, DATASET.test))
+    return replace(DATASET, valid=valid, test=test)
+
+
+def test_the_report_of_a_classification():
+    found = case(dataset=with_labels())
+    relation, limits = found.dataset.relations.id("citizen_of"), found.bundle.metrics["thresholds"]
+    given = RelationThresholds(limits["overall"], {relation: limits["relations"]["citizen_of"]})
+    scorer = scorer_for(found.bundle, found.dataset)
+    expected = classify(found.dataset, scorer, np.random.default_rng(0), given)
+    result = classify_test(found)
+    report = classification_report(found, result, ["relation"])
+    assert report["thresholds"] == "newcomers"
+    assert list(report)[: len(CORE)] == CORE
+    assert (report["task"], report["filter"], report["candidates"]) == ("triple-classification", None, None)
+    assert report["metrics"]["accuracy"] == expected.metrics()["accuracy"] and report["made_up_negatives"] == []
+    assert report["queries"] == 8
+    assert [(row["by"], row["relation"], row["triples"]) for row in report["breakdowns"]] == [
+        ("relation", "citizen_of", 8)
+    ]
+    interval = report["intervals"]["accuracy"]
+    assert interval["low"] <= report["metrics"]["accuracy"] <= interval["high"]
+    assert classification_report(found, result)["breakdowns"] == []
+    made_up = classification_report(case(), classify_test(case()))
+    assert made_up["made_up_negatives"] == ["test"]
+    assert "NaN" not in json.dumps(made_up)
+
+
+def test_thresholds_are_those_for_newcomers_or_those_of_valid():
+    labels = with_labels()
+    by_valid = replace(case(dataset=labels), thresholds="valid")
+    expected = classify(labels, scorer_for(by_valid.bundle, labels), np.random.default_rng(0))
+    found = classify_test(by_valid)
+    assert found.thresholds == expected.thresholds and found.metrics() == expected.metrics()
+    assert classification_report(by_valid, found)["thresholds"] == "valid"
+    both = [classify_test(replace(case(), thresholds=whom)) for whom in ("newcomers", "valid")]
+    assert both[0].triples.rows.tolist() == both[1].triples.rows.tolist()  # made up alike
+    assert both[1].made_up == ("valid", "test")
+    # Whoever asks about seen entities only gets the thresholds of valid.
+    about_seen = replace(labels, test=labels.valid)
+    assert replace(case(), dataset=about_seen).thresholds_from == "valid"
+    bare = replace(by_valid, bundle=replace(by_valid.bundle, metrics={}))
+    assert replace(bare, thresholds=None).thresholds_from == "valid"
+    assert "pass --thresholds valid" in str(complaint(classify_test, replace(bare, thresholds="newcomers")))
+
+
+def test_the_data_decide_on_the_task_and_on_the_name_of_the_report(tmp_path):
+    plain, labels = DATASET, with_labels()
+    assert (default_task(plain), default_task(labels)) == ("link-prediction", "triple-classification")
+    assert result_path(tmp_path, "link-prediction", plain) == tmp_path / "result.json"
+    assert result_path(tmp_path, "link-prediction", labels) == tmp_path / "result-link-prediction.json"
+    for task in evaluation.TASKS:
+        for dataset in (plain, labels):
+            assert result_path(tmp_path, task, dataset).name in RESULTS
+
+
+def test_a_report_in_the_folder_of_a_model_leaves_it_readable(tmp_path):
+    write_bundle(tmp_path / "m", trained()[0].bundle(DATASET))
+    for name in RESULTS:
+        write_report({"metrics": {"mrr": 0.5}, "dataset": "é"}, tmp_path / "m" / name)
+    assert json.loads((tmp_path / "m" / "result.json").read_text()) == {"metrics": {"mrr": 0.5}, "dataset": "é"}
+    assert len(read_bundle(tmp_path / "m").rules) == len(trained()[1].rules)
+    (tmp_path / "m" / "result-other.json").write_text("{}")
+    assert isinstance(complaint(read_bundle, tmp_path / "m"), InputError)
+
+
+def test_other_data_than_those_trained_on_are_refused():
+    bundle = trained()[1]
+    check_same_data(bundle, DATASET, Path("m"), "town")
+    error = complaint(check_same_data, bundle, world(test=parts()["test"][:-1]), Path("m"), "town")
+    assert isinstance(error, DatasetError) and str(error).startswith("town: is not the data set 'made'")
+    assert "--any-data" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("preset", "change", "name"),
+    [
+        ("default", "training.lr=0.5", "default"),
+        ("default", "model.encoder=lstm", "lstm"),
+        ("paper-fb15k", "seed=1", "vn"),
+        ("mean", "seed=1", "mean"),
+        ("lan", "seed=1", "lan"),
+    ],
+)
+def test_the_short_name_of_a_model(preset, change, name):
+    assert model_name(with_overrides(load_preset(preset), [change])) == name
+
+
+def ranking(*ranks: float) -> RankingResult:
+    """Made-up ranks of the questions of test."""
+    size = np.full(len(ranks), len(DATASET.entities))
+    return RankingResult(queries_of(DATASET), np.array(ranks), size, KNOWN, DATASET.entities, DATASET.relations)
+
+
+def test_rankings_are_compared_with_the_first():
+    first, second = ranking(1, 2, 4, 2), ranking(1, 1, 2, 1)
+    one, two = compare_rankings([first, second], "mrr", seed=1)
+    assert one.comparison is None and one.value == pytest.approx(0.5625) and one.metrics["hits@1"] == 0.25
+    assert two.comparison is not None and two.comparison.difference == pytest.approx(0.3125)
+    assert two.comparison.difference == pytest.approx(two.value - one.value)
+    alone = compare_results(second, first, "mrr", np.random.default_rng(9))
+    assert two.comparison.interval.low == pytest.approx(alone.interval.low, abs=0.1)
+    assert two.comparison.interval.low >= 0 and two.interval.low <= two.value <= two.interval.high
+    same = compare_rankings([first, first], "hits@3")[1].comparison
+    assert same is not None and (same.difference, same.p_value) == (0, 1)
+
+
+def test_classifications_are_compared_by_what_is_right():
+    results = [classify_test(case(*changes, dataset=with_labels())) for changes in ((), ("model.encoder=mean",))]
+    turned = replace(results[0], triples=replace(results[0].triples, labels=1 - results[0].triples.labels))
+    one, two, three = compare_classifications([*results, turned], seed=2)
+    assert one.comparison is None and two.comparison is not None and three.comparison is not None
+    assert one.value == results[0].metrics()["accuracy"] and three.value == pytest.approx(1 - one.value)
+    assert two.comparison.difference == pytest.approx(two.value - one.value)
+    assert three.comparison.difference == pytest.approx(1 - 2 * one.value)
+    assert three.comparison.metric == "accuracy"
+
+
+def test_a_metric_belongs_to_a_task():
+    assert [metric_task(name) for name in ("mrr", "hits@10", "accuracy")] == [
+        "link-prediction",
+        "link-prediction",
+        "triple-classification",
+    ]
+    assert "did you mean 'mrr'?" in str(complaint(metric_task, "mmrr"))
+
+
+def test_ranks_are_written_a_row_a_question(tmp_path):
+    result = rank_test(case(), KNOWN).model[0]
+    write_ranks(result, tmp_path / "new" / "ranks.parquet")
+    table = pq.read_table(tmp_path / "new" / "ranks.parquet")
+    assert table.column("rank").to_pylist() == result.ranks.tolist()
+    assert table.column("entity").to_pylist() == ["q0", "q1", "q2", "q3"]
+    assert table.schema.metadata[b"protocol"] == b"known filter, all candidates, mean ties"
+
+
+def test_the_bins_of_ranks():
+    assert rank_bins() == ("1", "2-3", "4-10", "11-30", "31-100", "101-300", "301-1000", "above 1000")
+    shares = rank_shares(np.array([1, 1, 1.5, 3, 3.5, 10, 1000, 1000.5, 1e6, 2]))
+    assert shares == pytest.approx([20, 30, 20, 0, 0, 0, 10, 20])
+    assert sum(rank_shares(np.array([]))) == 0
+
+
+def test_pictures(tmp_path):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    result = rank_test(case(), KNOWN).model[0]
+    odd = replace(DATASET, name=r"cost in $ of $\frac{a}")
+    both = {"model": result, "rules alone": ranking(1, 2, 4, 2)}
+    drawn = plot_ranking(both, odd, odd.name, tmp_path / "new")
+    calibration = ranking_report(case(), rank_test(case(), KNOWN))["calibration"]
+    drawn.append(plot_reliability(calibration, odd.name, tmp_path / "new"))
+    assert [path.name for path in drawn] == list(PICTURES)
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(PICTURES)
+    for path in drawn:
+        height, width, _ = pyplot.imread(path).shape
+        assert width > height > 300
+    assert pyplot.get_fignums() == []
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    error = complaint(evaluation_plots.need_matplotlib)
+    assert isinstance(error, MissingExtraError) and "pip install 'newcomer[plots]'" in str(error)
+
+
+def test_the_number_of_threads_is_put_back():
+    before = torch.get_num_threads()
+    rank_test(replace(case(), threads=before + 1), KNOWN)
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("changes", [(), ("model.ensemble=yes", "model.constrained=no")], ids=["network", "blended"])
+def test_the_report_says_how_far_truths_can_be_believed(changes):
+    ranked = rank_test(case(*changes), KNOWN)
+    found = ranking_report(case(*changes), ranked)["calibration"]
+    assert found["calibrated"]
+    model = Predictor(trained(*changes)[1], threads=1)
+    shown = [
+        (f"q{i}", place, answer) for i in range(4) for place, answer in enumerate(model.tails(f"q{i}", "citizen_of"))
+    ]
+    truths = np.array([answer.truth for _, _, answer in shown])
+    right = np.array([(name, "citizen_of", answer.entity) in set(DATASET.known().named()) for name, _, answer in shown])
+    first = np.array([place == 0 for _, place, _ in shown])
+    assert right.sum() > 0
+    for part, mask in (("shown", np.ones(len(shown), dtype=bool)), ("first", first)):
+        assert (found[part]["questions"], found[part]["answers"]) == (4, int(mask.sum()))
+        assert found[part]["right"] == pytest.approx(right[mask].mean())
+        assert found[part]["truth_after"] == pytest.approx(truths[mask].mean(), abs=1e-4)
+        assert found[part]["ece_after"] == pytest.approx(calibration_error(truths[mask], right[mask]), abs=1e-4)
+        assert sum(one["answers"] for one in found[part]["bins_after"]) == mask.sum()
+    model.calibration = None
+    plain = np.array([answer.truth for i in range(4) for answer in model.tails(f"q{i}", "citizen_of")])
+    assert found["shown"]["ece_before"] == pytest.approx(calibration_error(plain, right), abs=1e-4)
+    assert [(group["group"], group["first"]["questions"]) for group in found["known_facts"]] == [("2-5", 4)]
+
+
+@pytest.mark.parametrize("changes", [(), ("model.ensemble=yes", "model.constrained=no")], ids=["network", "blended"])
+def test_a_classification_says_how_far_its_truths_can_be_believed(changes):
+    found = case(*changes, dataset=with_labels())
+    judged = judge_test(found)
+    report = classification_report(found, judged.result, judged=judged)["calibration"]
+    assert report["calibrated"] and [(one["group"], one["triples"]["answers"]) for one in report["known_facts"]] == [
+        ("2-5", 8)
+    ]
+    model = Predictor(trained(*changes)[1], threads=1)
+    names = found.dataset.entities, found.dataset.relations
+    triples = [(names[0][h], names[1][r], names[0][t]) for h, r, t in judged.result.triples.rows.tolist()]
+    right = np.array([triple in set(DATASET.known().named()) for triple in triples])
+    assert right.sum() == 4 and report["triples"]["right"] == 0.5
+    for when in ("after", "before"):
+        truths = np.array([verdict.truth for verdict in model.classify(triples)])
+        assert report["triples"][f"truth_{when}"] == pytest.approx(truths.mean(), abs=1e-4)
+        assert report["triples"][f"ece_{when}"] == pytest.approx(calibration_error(truths, right), abs=1e-4)
+        assert sum(one["answers"] for one in report["triples"][f"bins_{when}"]) == 8
+        model.calibration = None
+    assert judged.result.metrics() == classify_test(found).metrics()
+
+
+def test_a_classification_without_calibration_or_relations_says_so():
+    plain = case("training.validation_rate=0", dataset=with_labels())
+    judged = judge_test(plain)
+    found = classification_report(plain, judged.result, judged=judged)["calibration"]
+    assert not found["calibrated"] and found["triples"]["ece_after"] is None and found["triples"]["ece_before"] >= 0
+    assert classification_report(plain, judged.result)["calibration"] is None
+    strange = replace(case(), dataset=strangers())
+    asked, known = judge_test(strange), case().bundle.observed.relations
+    kept = [strange.dataset.relations[relation] in known for relation in asked.result.triples.relations.tolist()]
+    assert len(asked.triples) == sum(kept) < len(kept)
+
+
+def test_a_model_without_calibration_has_only_what_was_before():
+    plain = case("training.validation_rate=0")
+    found = ranking_report(plain, rank_test(plain, KNOWN))["calibration"]
+    assert not found["calibrated"]
+    assert found["shown"]["ece_after"] is None and found["shown"]["bins_after"] is None
+    assert found["shown"]["ece_before"] >= 0 and found["first"]["answers"] == 4
+
+
+def test_right_is_what_the_filter_holds_and_names_decide():
+    known = set(DATASET.known().named())
+    answers = Predictor(trained()[1], threads=1).tails("q0", "citizen_of")
+    wrong = next(one.entity for one in answers if ("q0", "citizen_of", one.entity) not in known)
+    more = (DATASET.entities.id("q0"), DATASET.relations.id("citizen_of"), DATASET.entities.id(wrong))
+    triples = concatenate([DATASET.known().triples, TripleArray.of([more])])
+    full = Graph.build(DATASET.entities, DATASET.relations, triples)
+    plain, fuller = (
+        ranking_report(case(), rank_test(case(), RankingProtocol(filter=name), full)) for name in ("known", "full")
+    )
+    shown = plain["calibration"]["shown"]
+    assert fuller["calibration"]["shown"]["right"] == pytest.approx(shown["right"] + 1 / shown["answers"])
+    other = shuffled(DATASET)
+    moved = ranking_report(case(dataset=other), rank_test(case(dataset=other), KNOWN))["calibration"]
+    assert moved["first"]["truth_after"] == pytest.approx(plain["calibration"]["first"]["truth_after"], abs=1e-4)
+    strange = rank_test(case(dataset=strangers()), KNOWN)
+    assert strange.unknown > 0 and len(strange.shown) == 0
+    assert ranking_report(case(dataset=strangers()), strange)["calibration"]["shown"]["right"] is None
+
+
+def strangers() -> InductiveDataset:
+    """Only what the model has no relation for is asked."""
+    return world(aux=[*parts()["aux"], ("q0", "admires", "p01")], test=[("q0", "admires", "p02")])

@@ -1,0 +1,152 @@
+"""A fitted model and its folder: read back, it scores exactly as before; what does not fit is refused."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import complaint
+from newcomer.evaluation.alignment import scorer_for
+from newcomer.graph import Ids, InductiveDataset
+from newcomer.models.bundle import Bundle, read_bundle, write_bundle
+from newcomer.models.embedding.graph_tensors import GraphTensors
+from newcomer.models.embedding.model import Model
+from newcomer.models.embedding.scorer import ModelScorer
+from newcomer.models.ensemble import FEATURES
+from newcomer.models.serialisation import (
+    BESIDE,
+    BLEND,
+    LABELS,
+    NEWCOMER_LABELS,
+    NEWCOMER_VECTORS,
+    load_model,
+    weights_of,
+    with_neighbors,
+)
+from newcomer.predictor import Predictor
+from newcomer.rules.virtual_neighbors import VirtualNeighbors
+from newcomer.training.pipeline import Fitted, fit
+from newcomer.training.preparation import prepare
+from nn_oracle import ENCODER_DECODERS, one_thread
+from training_world import choosing, settings, world
+
+on_one_thread = pytest.fixture(autouse=True)(one_thread)
+DATASET = world()
+
+
+def stored(fitted: Fitted, folder: Path, dataset: InductiveDataset = DATASET) -> Bundle:
+    write_bundle(folder, fitted.bundle(dataset))
+    return read_bundle(folder)
+
+
+def scores(model: Model, labels: torch.Tensor, graph: GraphTensors, fitted: Fitted) -> bytes:
+    """Of every answer to every query, newcomers included."""
+    prepared = prepare(fitted.dataset, fitted.config, fitted.rules)
+    options = fitted.config.model.labels, fitted.config.model.soft_label_c
+    scorer = ModelScorer(model, graph, labels, prepared.dataset, prepared.newcomer_neighbors, *options)
+    size, relations = len(fitted.dataset.entities), 2 * len(fitted.dataset.relations)
+    asked: Ids = np.arange(size * relations, dtype=np.int32)
+    return scorer.scores(asked // relations, asked % relations).tobytes()
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
+def test_a_model_read_back_scores_exactly_as_the_fitted_one(tmp_path, encoder, decoder):
+    config = settings(*choosing(encoder), f"model.decoder={decoder}", "training.epochs=1", "rules.walks=200")
+    fitted = fit(DATASET, config)
+    model, labels, graph = load_model(stored(fitted, tmp_path / "m"))
+    assert len(labels) > 0 and torch.equal(labels, fitted.labels) and not model.training
+    assert scores(model, labels, graph, fitted) == scores(fitted.model, fitted.labels, fitted.graph, fitted)
+    assert torch.equal(graph.virtual, fitted.graph.virtual)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["protocol=refreshed"],
+        ["protocol=transductive"],
+        ["training.final_fit=no"],
+        ["protocol=transductive", "training.final_fit=no"],
+        ["model.labels=none"],
+        ["model.labels=hard"],
+        ["rules.kinds="],
+        ["rules.kinds=one,two,both,constant,exists"],
+        ["training.validation_rate=0", "seed=11"],
+    ],
+    ids=" ".join,
+)
+def test_so_does_one_of_any_protocol(tmp_path, changes):
+    fitted = fit(DATASET, settings("training.epochs=1", *changes))
+    bundle = stored(fitted, tmp_path / "m")
+    model, labels, graph = load_model(bundle, torch.device("cpu"), threads=2)
+    assert scores(model, labels, graph, fitted) == scores(fitted.model, fitted.labels, fitted.graph, fitted)
+    assert list(bundle.observed.named()) == list(fitted.dataset.observed.named())
+    assert (bundle.auxiliary is not None) == (len(fitted.dataset.auxiliary) > 0)
+
+
+SETTINGS = [
+    (),
+    ("model.constrained=no", "model.ensemble=yes"),
+    ("model.labels=hard",),
+    ("protocol=refreshed", "rules.kinds=one,two,both,constant,exists", "rules.max_per_entity=3"),
+]
+
+
+@pytest.mark.parametrize("changes", SETTINGS, ids=" ".join)
+def test_what_is_stored_is_what_would_be_inferred_again(tmp_path, changes):
+    bundle = stored(fit(DATASET, settings("training.epochs=1", "rules.walks=200", *changes)), tmp_path / "m")
+    bare = {name: value for name, value in bundle.weights.items() if name in (LABELS, BLEND) or name not in BESIDE}
+    old = replace(bundle, neighbors=None, newcomer_neighbors=None, weights=bare)  # as the first format had it
+    assert bundle.neighbors is not None and same_reasons(bundle.neighbors, with_neighbors(old).neighbors)
+    quick, slow = Predictor(bundle, threads=1), Predictor(old, threads=1)
+    assert quick.newcomers == slow.newcomers and len(quick.newcomers) == 4
+    arrived, again = (one._mind.first.seats["q0"].arrival for one in (quick, slow))
+    assert len(arrived.virtual) and same_reasons(arrived.virtual, again.virtual)
+    np.testing.assert_allclose(arrived.labels, again.labels, atol=1e-6)
+    for name in ("q0", "q3", "p01", "city1"):
+        assert [n.fact for n in quick.neighbors(name)] == [n.fact for n in slow.neighbors(name)]
+        for relation in range(2 * len(quick.relations)):
+            scores = [one._mind.scores(one._state, name, relation) for one in (quick, slow)]
+            np.testing.assert_allclose(*scores, atol=2e-6)
+
+
+def same_reasons(one: VirtualNeighbors, other: VirtualNeighbors | None) -> bool:
+    """The same triples for the same reasons; the rows of rules may be numbered otherwise."""
+    assert other is not None
+    same = np.array_equal(one.triples.rows, other.triples.rows) and np.array_equal(one.premises, other.premises)
+    same &= np.array_equal(one.grounding_strength, other.grounding_strength)
+    texts = [[found.rules[rule] for rule in found.grounding_rule[found.logic]] for found in (one, other)]
+    return bool(same) and texts[0] == texts[1] and np.array_equal(one.offsets, other.offsets)
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        stored(fit(DATASET, settings("training.epochs=2")), tmp_path / name)
+    files = [path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes(), path
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path):
+    fitted = fit(DATASET, settings("training.epochs=1"))
+    bundle = stored(fitted, tmp_path / "m")
+    assert set(weights_of(fitted.model, fitted.labels)) | set(BESIDE) - {BLEND, NEWCOMER_VECTORS} == set(bundle.weights)
+    fewer = {name: value for name, value in bundle.weights.items() if name != LABELS}
+    assert "has labels for 0 virtual triples" in str(complaint(load_model, replace(bundle, weights=fewer)))
+    short = {**bundle.weights, NEWCOMER_LABELS: bundle.weights[NEWCOMER_LABELS][:-1]}
+    assert "has newcomer_labels" in str(complaint(Predictor, replace(bundle, weights=short)))
+    cut = {**bundle.weights, "encoder.vectors": bundle.weights["encoder.vectors"][:-1]}
+    assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=cut)))
+    lost = {name: value for name, value in bundle.weights.items() if name != "encoder.vectors"}
+    assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=lost)))
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, len(FEATURES)), (3, 2), ()])
+def test_a_blend_of_other_voices_is_refused(tmp_path, shape):
+    bundle = stored(fit(DATASET, settings("training.epochs=1")), tmp_path / "m")
+    other = replace(bundle, weights={**bundle.weights, BLEND: np.ones(shape, dtype=np.float32)})
+    for use in (Predictor, partial(scorer_for, dataset=DATASET)):
+        assert "train it again with this version" in str(complaint(use, other))

@@ -1,0 +1,198 @@
+import numpy as np
+import pytest
+
+from newcomer.errors import OptionError
+from newcomer.graph import Graph, InductiveDataset, TripleArray, stack_rows
+from newcomer.rules.mining.symmetric_paths import PathLimits
+from newcomer.rules.rule import Kind, Rule, RuleSet, parse_rule
+from newcomer.rules.virtual_neighbors import LOGIC, PATH, Grounder, NeighborLimits, VirtualNeighbors, virtual_neighbors
+from rule_oracle import graph_of, groundings, random_rows, random_rules
+
+ENTITIES, RELATIONS = 7, 3
+ANY = NeighborLimits(min_confidence=0.0, min_support=1)
+
+
+def facts_of(graph: Graph, entity: int) -> set[tuple[int, int, int]]:
+    return {row for row in map(tuple, graph.triples.rows.tolist()) if entity in (row[0], row[2])}
+
+
+def as_set(found: VirtualNeighbors) -> set[tuple]:
+    return {
+        (tuple(found.triples.rows[i].tolist()), rule, tuple(premises))
+        for i in range(len(found))
+        for _, rule, premises in found.reasons(i)
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_groundings_equal_brute_force(seed):
+    rng = np.random.default_rng(seed)
+    world = graph_of(random_rows(rng, ENTITIES, RELATIONS, int(rng.integers(0, 25))), ENTITIES, RELATIONS)
+    own = world if seed % 2 else graph_of(random_rows(rng, ENTITIES, RELATIONS, 12), ENTITIES, RELATIONS)
+    rules = random_rules(rng, ENTITIES, RELATIONS, 25)
+    walked = set(map(tuple, world.triples.rows.tolist()))
+    for entity in range(ENTITIES):
+        # The entity stands with its own facts, everyone else with those of the world.
+        facts = stack_rows(own.adjacency, world.adjacency, np.arange(ENTITIES) == entity)
+        found = virtual_neighbors(rules, facts, np.array([entity], dtype=np.int32), ANY)
+        expected = {
+            (conclusion, i, premises)
+            for i, rule in enumerate(rules)
+            for conclusion, premises in groundings(rule, entity, facts_of(own, entity), walked, ENTITIES, RELATIONS)
+        }
+        assert as_set(found) == expected
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_asking_for_all_is_asking_for_each(seed):
+    rng = np.random.default_rng(seed)
+    graph = graph_of(random_rows(rng, ENTITIES, RELATIONS, 20), ENTITIES, RELATIONS)
+    rules = random_rules(rng, ENTITIES, RELATIONS, 20)
+    everyone = np.arange(ENTITIES, dtype=np.int32)
+    together = virtual_neighbors(rules, graph.adjacency, everyone, ANY)
+    apart = [virtual_neighbors(rules, graph.adjacency, everyone[i : i + 1], ANY) for i in range(ENTITIES)]
+    assert as_set(together) == set().union(*map(as_set, apart))
+    assert len(together) == len({tuple(row) for row in together.triples.rows.tolist()})
+    threaded = virtual_neighbors(rules, graph.adjacency, everyone, ANY, threads=3)
+    assert threaded.premises.tolist() == together.premises.tolist()
+
+
+OBSERVED = [
+    ("Spain", "borders", "Portugal"), ("Portugal", "borders", "Spain"), ("Portugal", "in_region", "Europe"),
+    ("Spain", "in_region", "Europe"), ("Brazil", "speaks", "Portuguese"), ("Brazil", "in_region", "Americas"),
+]  # fmt: skip
+
+
+def geography(facts: list[tuple[str, str, str]]) -> tuple[InductiveDataset, RuleSet]:
+    names = Graph.from_names(OBSERVED + facts)
+    known = [(names.entities.id(h), names.relations.id(r), names.entities.id(t)) for h, r, t in OBSERVED + facts]
+    observed, arrived = (
+        Graph.build(names.entities, names.relations, TripleArray.of(rows))
+        for rows in (known[: len(OBSERVED)], known[len(OBSERVED) :])
+    )
+    texts = {
+        "borders(x,z), in_region(z,y) => in_region(x,y)": (188, 200),
+        "borders(y,x) => borders(x,y)": (95, 100),
+        "speaks(x,z), speaks(w,z), in_region(w,y) => in_region(x,y)": (82, 100),
+    }
+    rules = []
+    for text, (support, body) in texts.items():
+        shape = parse_rule(text, observed.relations)
+        rules.append(
+            Rule(**{**shape.__dict__, "support": support, "body_size": body, "pca_body_size": body, "head_size": 300})
+        )
+    nothing = TripleArray.empty()
+    dataset = InductiveDataset("geography", observed, arrived, nothing, nothing)
+    return dataset, RuleSet.of(rules, observed.num_relations)
+
+
+def test_a_newcomer_with_a_handful_of_facts_gets_neighbours_with_reasons():
+    dataset, rules = geography([("Atlantis", "borders", "Portugal"), ("Atlantis", "speaks", "Portuguese")])
+    ids, relations = dataset.entities, dataset.relations
+    found = virtual_neighbors(rules, dataset.own_facts, np.array([ids.id("Atlantis")]), NeighborLimits())
+    named = {
+        (ids[h], relations[r], ids[t]): round(float(c), 2)
+        for (h, r, t), c in zip(found.triples.rows.tolist(), found.confidence, strict=True)
+    }
+    assert named == {
+        ("Atlantis", "in_region", "Europe"): 0.94,
+        ("Atlantis", "in_region", "Americas"): 0.82,
+        ("Portugal", "borders", "Atlantis"): 0.95,
+    }
+    europe = next(i for i, t in enumerate(found.triples.tails) if ids[t] == "Europe")
+    [(source, rule, premises)] = list(found.reasons(europe))
+    assert source == LOGIC
+    assert found.rules[rule].text(relations) == "borders(x,z), in_region(z,y) => in_region(x,y)"
+    assert [(ids[h], relations[r], ids[t]) for h, r, t in premises] == [
+        ("Atlantis", "borders", "Portugal"),
+        ("Portugal", "in_region", "Europe"),
+    ]
+
+
+def test_newcomers_that_are_tied_to_each_other_learn_from_each_other():
+    dataset, rules = geography([("Atlantis", "borders", "Lyonesse"), ("Lyonesse", "in_region", "Europe")])
+    ids, relations = dataset.entities, dataset.relations
+    found = virtual_neighbors(rules, dataset.own_facts, np.array([ids.id("Atlantis")]), NeighborLimits())
+    concluded = [(ids[h], relations[r], ids[t]) for h, r, t in found.triples.rows.tolist()]
+    assert ("Atlantis", "in_region", "Europe") in concluded
+
+
+def test_a_seen_entity_learns_nothing_from_an_arrival():
+    before, rules = geography([("Atlantis", "speaks", "Portuguese")])
+    after, _ = geography([("Atlantis", "speaks", "Portuguese"), ("Atlantis", "borders", "Spain")])
+    spain = np.array([before.entities.id("Spain")])
+    answers = [as_set(virtual_neighbors(rules, d.own_facts, spain, NeighborLimits())) for d in (before, after)]
+    assert answers[0] == answers[1]
+
+
+def test_several_groundings_of_one_conclusion_stand_together_and_the_best_counts():
+    rules = RuleSet.of(
+        [
+            Rule(Kind.ONE, 0, 1, support=9, body_size=10, pca_body_size=10, head_size=50),
+            Rule(Kind.ONE, 0, 2, support=19, body_size=20, pca_body_size=20, head_size=50),
+        ],
+        3,
+    )
+    graph = graph_of([(0, 1, 1), (0, 2, 1)], 2, 3)
+    found = virtual_neighbors(rules, graph.adjacency, np.array([0]), NeighborLimits(min_support=1))
+    assert found.triples.rows.tolist() == [[0, 0, 1]]
+    assert found.grounding_counts.tolist() == [2]
+    assert found.confidence.tolist() == [0.95]
+
+
+def test_the_cap_keeps_the_best_of_each_entity():
+    rng = np.random.default_rng(5)
+    graph = graph_of(random_rows(rng, ENTITIES, RELATIONS, 20), ENTITIES, RELATIONS)
+    rules = random_rules(rng, ENTITIES, RELATIONS, 30)
+    entity = np.array([2], dtype=np.int32)
+    everything = virtual_neighbors(rules, graph.adjacency, entity, ANY)
+    capped = virtual_neighbors(rules, graph.adjacency, entity, NeighborLimits(0.0, min_support=1, max_per_entity=4))
+    assert len(everything) > 4 and len(capped) == 4
+    order = np.lexsort((-everything.grounding_counts, -everything.confidence))
+    assert sorted(capped.confidence.tolist()) == sorted(everything.confidence[order[:4]].tolist())
+
+
+def test_weak_and_poorly_supported_rules_do_not_conclude():
+    rng = np.random.default_rng(1)
+    rules = random_rules(rng, ENTITIES, RELATIONS, 50)
+    kept = Grounder(
+        rules, graph_of([], ENTITIES, RELATIONS).adjacency, NeighborLimits(0.5, "standard", min_support=20)
+    ).rules
+    assert 0 < len(kept) < 50
+    assert (kept.confidence >= 0.5).all() and (kept.support >= 20).all()
+
+
+def test_a_measure_that_no_rule_states_is_refused():
+    unknown = RuleSet.of([Rule(Kind.ONE, 0, 1, support=9, body_size=10)], 3)
+    facts = graph_of([(0, 1, 1)], 2, 3).adjacency
+    with pytest.raises(OptionError, match="do not state their pca confidence; use the measure 'standard'"):
+        Grounder(unknown, facts, NeighborLimits(min_support=1))
+    assert len(Grounder(unknown, facts, NeighborLimits(measure="standard", min_support=1)).rules) == 1
+
+
+def test_paths_join_the_conclusions():
+    rng = np.random.default_rng(3)
+    graph = graph_of(random_rows(rng, 12, 2, 50), 12, 2)
+    rules = RuleSet.empty(2)
+    paths = PathLimits(walks=4000, min_pairs=3, min_confidence=0.5)
+    found = virtual_neighbors(rules, graph.adjacency, np.arange(12), ANY, paths)
+    assert len(found) > 0 and set(found.grounding_source.tolist()) == {PATH}
+    assert not graph.contains(found.triples.heads, found.triples.relations, found.triples.tails).any()
+    for triple in range(len(found)):
+        for _, rule, premises in found.reasons(triple):
+            assert found.path_rules.confidence[rule] >= 0.5
+            assert len(premises) == 3 and graph.contains(*np.array(premises).T).all()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"min_confidence": 1.5}, {"measure": "pcaa"}, {"min_support": 0}, {"max_per_entity": 0}]
+)
+def test_limits_out_of_range_are_refused(wrong):
+    with pytest.raises(OptionError):
+        NeighborLimits(**wrong)
+
+
+def test_nothing_to_conclude_is_an_empty_answer():
+    graph = graph_of([], ENTITIES, RELATIONS)
+    found = virtual_neighbors(RuleSet.empty(RELATIONS), graph.adjacency, np.arange(ENTITIES), ANY, PathLimits())
+    assert len(found) == 0 and found.degrees(ENTITIES).tolist() == [0] * ENTITIES
