@@ -46,7 +46,7 @@ def named(facts: list[Triple]) -> NamedTriples:
 
 
 def answers(model: Predictor, name: str) -> list[tuple[str, float, float]]:
-    return [(a.entity, a.score, a.truth) for a in model.tails(name, "citizen_of", 5)]
+    return [(a.entity, a.score, a.probability) for a in model.tails(name, "citizen_of", 5)]
 
 
 def test_those_tied_by_facts_come_together_in_the_order_of_the_facts(model):

@@ -1,4 +1,4 @@
-"""Truths that mean what they say: the rising curve against every other, weights against a grid, order, and the file."""
+"""Probabilities that mean what they say: the rising curve against every other, weights against a grid, order, and the file."""
 
 from itertools import pairwise, product
 from typing import Any
@@ -73,18 +73,22 @@ def test_pooling_gives_the_best_of_all_partitions_with_rising_means(drawn):
 
 def test_an_isotonic_curve_by_hand():
     # With one right at the lower end and one wrong at the upper: 1/2 and 0/1 pool to 1/3, 1/1 and 1/2 to 2/3.
-    values, truths = isotonic(np.array([1.0, 2.0, 3.0, 4.0]), np.array([False, False, True, True]))
-    assert truths == pytest.approx([1 / 3, 2 / 3])
+    values, probabilities = isotonic(np.array([1.0, 2.0, 3.0, 4.0]), np.array([False, False, True, True]))
+    assert probabilities == pytest.approx([1 / 3, 2 / 3])
     assert values == pytest.approx([(2 * 1 + 2) / 3, (3 + 2 * 4) / 3])
     only, half = isotonic(np.array([5.0, 5.0]), np.array([True, True]))
     assert only == pytest.approx([5.0]) and half == pytest.approx([3 / 4])
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=1, max_size=40))
-def test_isotonic_truths_rise_and_are_never_certain(drawn):
-    values, truths = isotonic(np.array([x for x, _ in drawn], dtype=float), np.array([right for _, right in drawn]))
-    assert all(low < high for low, high in pairwise(values)) and all(low < high for low, high in pairwise(truths))
-    assert truths.min() > 0 and truths.max() < 1
+def test_isotonic_probabilities_rise_and_are_never_certain(drawn):
+    values, probabilities = isotonic(
+        np.array([x for x, _ in drawn], dtype=float), np.array([right for _, right in drawn])
+    )
+    assert all(low < high for low, high in pairwise(values)) and all(
+        low < high for low, high in pairwise(probabilities)
+    )
+    assert probabilities.min() > 0 and probabilities.max() < 1
 
 
 def test_evidence_is_the_odds_of_the_share_and_the_rank_among_those_not_left_out():
@@ -103,7 +107,7 @@ def test_only_the_best_share_and_whoever_is_below_is_compared_with_them():
     assert found[:, 0] == pytest.approx(np.log([30 / 19, 1 / 48, 0.5 / 49, 0.1 / 49]))
 
 
-def test_plain_truths():
+def test_plain_probabilities():
     scores = np.array([0.0, np.log(3), 0.0])
     assert uncalibrated(scores, np.array([1]), shares=True) == pytest.approx([3 / 5])
     assert uncalibrated(scores, np.array([1, 0]), shares=False) == pytest.approx([3 / 4, 1 / 2])
@@ -135,34 +139,34 @@ def test_few_answers_get_the_logistic_curve_that_is_most_likely():
         assert likelihood(tuple(np.add(own, step)), found, targets) <= top + 1e-9
 
 
-def test_many_answers_get_a_rising_curve_near_to_the_truth():
+def test_many_answers_get_a_rising_curve_near_to_the_probability():
     found, right = sampled(20_000)
     curve = fit_curve(found, right, np.zeros(20_000, np.int32), np.arange(20_000))
     assert len(curve.knots) > 5 and (np.diff(curve.knots, axis=0) > 0).all()
     fresh, was_right = sampled(20_000, seed=1)
-    truths = curve.truths(fresh, 0)
+    probabilities = curve.probabilities(fresh, 0)
     wanted = 1 / (1 + np.exp(-(0.8 * fresh[:, 0] - 0.5 * fresh[:, 1] + 0.3)))
-    assert np.abs(truths - wanted).mean() < 0.02
-    assert calibration_error(truths, was_right) < 0.02 < calibration_error(truths / 2, was_right)
+    assert np.abs(probabilities - wanted).mean() < 0.02
+    assert calibration_error(probabilities, was_right) < 0.02 < calibration_error(probabilities / 2, was_right)
 
 
 def test_weights_that_would_turn_the_order_are_zero():
     found, right = sampled(80)
     against = fit_curve(-found, right, np.zeros(80, np.int32), np.arange(80))
     assert against.share == 0 and against.rank == 0
-    assert against.truths(found, 5) == pytest.approx(np.full(80, right.mean()), abs=0.02)
+    assert against.probabilities(found, 5) == pytest.approx(np.full(80, right.mean()), abs=0.02)
 
 
 @given(st.lists(st.integers(-30, 30), min_size=2, max_size=30), st.integers(0, 3), st.booleans())
-def test_a_higher_score_never_has_a_lower_truth(scores, relation, many):
+def test_a_higher_score_never_has_a_lower_probability(scores, relation, many):
     found, right = sampled(600 if many else 60)
     curve = fit_curve(found, right, np.arange(len(right), dtype=np.int32) % 3, np.arange(len(right)))
     row = np.array(scores, dtype=np.float32) / 4
     order = best(row, np.zeros(len(row), dtype=bool), len(row))
-    truths = curve.truths(evidence(row, np.zeros(len(row), dtype=bool), order), relation)
-    assert (np.diff(truths) <= 1e-12).all()
+    probabilities = curve.probabilities(evidence(row, np.zeros(len(row), dtype=bool), order), relation)
+    assert (np.diff(probabilities) <= 1e-12).all()
     equal = row[order][:-1] == row[order][1:]
-    assert np.array_equal(truths[:-1][equal], truths[1:][equal])
+    assert np.array_equal(probabilities[:-1][equal], probabilities[1:][equal])
 
 
 def test_a_relation_departs_from_the_curve_of_all_as_far_as_its_questions_bear_out():
@@ -175,10 +179,12 @@ def test_a_relation_departs_from_the_curve_of_all_as_far_as_its_questions_bear_o
     assert (few.questions, many.questions) == (20, 500)
     assert 0 < few.shift < many.shift
     at = np.zeros((1, 2))
-    assert curve.truths(at, 9)[0] == pytest.approx(1 / (1 + np.exp(-curve.odds(at)[0])))  # never asked: that of all
-    assert curve.truths(at, 9)[0] < curve.truths(at, 1)[0] < curve.truths(at, 2)[0]
-    mixed = curve.truths(np.zeros((3, 2)), np.array([9, 1, 2], np.int32))
-    assert mixed == pytest.approx([curve.truths(at, relation)[0] for relation in (9, 1, 2)])
+    assert curve.probabilities(at, 9)[0] == pytest.approx(
+        1 / (1 + np.exp(-curve.odds(at)[0]))
+    )  # never asked: that of all
+    assert curve.probabilities(at, 9)[0] < curve.probabilities(at, 1)[0] < curve.probabilities(at, 2)[0]
+    mixed = curve.probabilities(np.zeros((3, 2)), np.array([9, 1, 2], np.int32))
+    assert mixed == pytest.approx([curve.probabilities(at, relation)[0] for relation in (9, 1, 2)])
 
 
 def test_the_same_answers_give_the_same_curve():
@@ -237,14 +243,14 @@ def test_a_triple_has_the_evidence_of_its_tail_beside_unknown_answers():
 
 
 def test_error_and_bins_by_hand():
-    truths = np.array([0.05, 0.0, 0.31, 0.39, 1.0])
+    probabilities = np.array([0.05, 0.0, 0.31, 0.39, 1.0])
     right = np.array([False, True, True, False, True])
-    bins = reliability(truths, right)
+    bins = reliability(probabilities, right)
     assert [(one.low, one.high, one.answers) for one in bins] == [(0.0, 0.1, 2), (0.3, 0.4, 2), (0.9, 1.0, 1)]
-    assert [one.truth for one in bins] == pytest.approx([0.025, 0.35, 1.0])
+    assert [one.probability for one in bins] == pytest.approx([0.025, 0.35, 1.0])
     assert [one.right for one in bins] == [0.5, 0.5, 1.0]
-    assert calibration_error(truths, right) == pytest.approx((2 * 0.475 + 2 * 0.15 + 0) / 5)
-    assert np.isnan(calibration_error(truths[:0], right[:0]))
+    assert calibration_error(probabilities, right) == pytest.approx((2 * 0.475 + 2 * 0.15 + 0) / 5)
+    assert np.isnan(calibration_error(probabilities[:0], right[:0]))
 
 
 def test_a_calibration_comes_back_from_json_with_relations_by_name():

@@ -57,14 +57,16 @@ def test_verdicts_are_those_of_the_python_call_in_the_order_of_the_triples(made)
         for place, wanted in zip(places, model.classify([TRIPLES[place] for place in places]), strict=True):
             one = found[place]
             assert one["verdict"] == ("true" if wanted.is_true else "false") and one["calibrated"]
-            assert (one["truth"], one["score"]) == pytest.approx((wanted.truth, wanted.score))
+            assert (one["probability"], one["score"]) == pytest.approx((wanted.probability, wanted.score))
 
 
 def test_together_every_newcomer_is_there_for_all(made):
     done = call("classify", "model", "asked.tsv", "--facts", "new.tsv", "--json", "--together", cwd=made)
     model = load(made / "model")
     model.add(FACTS)
-    assert [one["truth"] for one in lines(done.stdout)] == pytest.approx([v.truth for v in model.classify(TRIPLES)])
+    assert [one["probability"] for one in lines(done.stdout)] == pytest.approx(
+        [v.probability for v in model.classify(TRIPLES)]
+    )
 
 
 def test_a_table_and_a_pipe(made, monkeypatch):
@@ -73,7 +75,7 @@ def test_a_table_and_a_pipe(made, monkeypatch):
     assert done.returncode == 0, done.stderr
     assert "lives_in(p01, city1)" in done.stdout and "not calibrated" not in done.stdout
     plain = call("classify", "plain", "asked.tsv", "--facts", "new.tsv", cwd=made)
-    assert "the truths are not calibrated: the model was trained without validation" in plain.stdout
+    assert "the probabilities are not calibrated: the model was trained without validation" in plain.stdout
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".tsv", ".jsonl"])
@@ -85,7 +87,7 @@ def test_verdicts_go_to_a_file(made, ending, tmp_path):
         assert pq.read_table(out).column("head").to_pylist() == [row[0] for row in TRIPLES]
     elif ending == ".tsv":
         first, *rest = out.read_text().splitlines()
-        assert first.split("\t") == ["head", "relation", "tail", "verdict", "truth", "score"] and len(rest) == 5
+        assert first.split("\t") == ["head", "relation", "tail", "verdict", "probability", "score"] and len(rest) == 5
     else:
         assert {one["verdict"] for one in lines(out.read_text())} <= {"true", "false"}
     assert "exists already" in sentence(call(*words, cwd=made))
@@ -124,7 +126,7 @@ def test_confidence_in_words_and_as_json(made):
     model.add(FACTS[2:3])
     wanted = model.confidence("yan")
     assert found["yan"]["enough"] == wanted.enough and found["yan"]["best"]["fact"] == list(wanted.best.fact)
-    assert found["yan"]["best"]["truth"] == pytest.approx(wanted.best.truth)
+    assert found["yan"]["best"]["probability"] == pytest.approx(wanted.best.probability)
     assert [one["question"] for one in found["yan"]["learn"]] == [lesson.question for lesson in wanted.learn]
     assert found["yan"]["learn"] and found["yan"]["learn"][0]["gain"] > 0
     told = call("confidence", "model", "--facts", "new.tsv", "--entity", "yan", cwd=made).stdout

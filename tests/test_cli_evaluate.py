@@ -142,7 +142,7 @@ def test_labelled_data_are_classified(place):
     assert done.returncode == 0, done.stderr
     for words in (
         "accuracy",
-        "8 triples; figures in percent; true from a truth of a half on",
+        "8 triples; figures in percent; true from a probability of a half on",
         "By relation",
         "citizen_of",
     ):
@@ -195,7 +195,7 @@ def test_pictures_are_drawn(place):
 def test_a_classification_has_a_reliability_diagram(place):
     pytest.importorskip("matplotlib")
     done = evaluate(place, "judge", "--plot", "judged")
-    assert done.returncode == 0 and "Truths, before and after calibration" in done.stdout
+    assert done.returncode == 0 and "Probabilities, before and after calibration" in done.stdout
     assert [path.name for path in (place / "judged").iterdir()] == ["reliability.png"]
     found = json.loads((place / "judge" / "result.json").read_text())["calibration"]
     error = found["triples"]["ece_after"]

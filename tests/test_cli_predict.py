@@ -58,7 +58,7 @@ def test_answers_are_those_of_the_python_call_with_their_reasons(made):
         expected = model.tails(name, "citizen_of", 3)
         assert [line["answer"] for line in own] == [answer.entity for answer in expected]
         assert [line["rank"] for line in own] == [1, 2, 3]
-        assert [line["truth"] for line in own] == pytest.approx([answer.truth for answer in expected])
+        assert [line["probability"] for line in own] == pytest.approx([answer.probability for answer in expected])
         assert [len(line["because"]) for line in own] == [len(answer.because) for answer in expected]
     best = next(line for line in found if line["entity"] == "zoe" and line["answer"] == "land1")
     assert ["zoe", "lives_in", "city1"] in [premise for reason in best["because"] for premise in reason["premises"]]
@@ -111,7 +111,7 @@ def test_a_bad_line_from_a_pipe_is_named_as_such(made, monkeypatch):
 def test_reasons_are_told_in_words(made):
     done = call("explain", "model", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", cwd=made)
     assert done.returncode == 0
-    assert "citizen_of(zoe, land1), truth" in done.stdout
+    assert "citizen_of(zoe, land1), probability" in done.stdout
     assert "because lives_in(zoe, city1) and city_in(city1, land1); rule " in done.stdout
     assert "the network looked most at " in done.stdout
 
@@ -234,7 +234,7 @@ def test_without_a_relation_the_likeliest_facts_are_answers_to_their_own_questio
         ends = [answer["entity"], answer["answer"]]
         head, tail = reversed(ends) if answer["asked"] == "head" else ends
         assert fact["fact"] == [head, answer["relation"], tail]
-        same = ("entity", "rank", "score", "truth", "because")
+        same = ("entity", "rank", "score", "probability", "because")
         assert {name: answer[name] for name in same} == {name: fact[name] for name in same}
     assert {answer["asked"] for answer in answered} == {"head", "tail"}
     assert list(answered[0]) == list(lines(call("predict", *words, "--relation", "knows", cwd=made).stdout)[0])
@@ -256,7 +256,7 @@ def test_explained_without_a_relation_are_the_likeliest_facts(made):
     told = call("explain", *words, cwd=made).stdout
     for line in lines(call("suggest", *words, "--json", cwd=made).stdout):
         head, relation, tail = line["fact"]
-        assert f"{relation}({head}, {tail}), truth {line['truth']:.2f}" in told
+        assert f"{relation}({head}, {tail}), probability {line['probability']:.2f}" in told
 
 
 @pytest.mark.parametrize(
@@ -432,7 +432,7 @@ def test_a_stream_is_answered_party_by_party(made, many):
             expected = alone.tails(name, "citizen_of", 3)
             own = [line for line in found if line["entity"] == name]
             assert [line["answer"] for line in own] == [answer.entity for answer in expected]
-            assert [line["truth"] for line in own] == [answer.truth for answer in expected]
+            assert [line["probability"] for line in own] == [answer.probability for answer in expected]
 
 
 def test_together_all_are_candidates_for_each_other(made, many):
@@ -490,7 +490,7 @@ def test_files_hold_what_is_printed_in_groups_of_rows(made, many, tmp_path, monk
     for row, line in zip(table, lines(printed), strict=True):
         what = row["answer"] if verb == "predict" else [row["head"], row["relation"], row["tail"]]
         assert what == line["answer" if verb == "predict" else "fact"]
-        assert (row["entity"], row["rank"], row["truth"]) == (line["entity"], line["rank"], line["truth"])
+        assert (row["entity"], row["rank"], row["probability"]) == (line["entity"], line["rank"], line["probability"])
         assert all(reason["rule"] in row["reason"] for reason in line["because"][:1])
 
 
@@ -551,7 +551,7 @@ def test_questions_of_a_file_are_those_of_the_relations(made, many, tmp_path):
 def test_explained_lines_have_all_that_the_words_have(made):
     words = ("explain", "model", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", "--top", "1")
     told, (line,) = call(*words, cwd=made).stdout, lines(call(*words, "--json", cwd=made).stdout)
-    assert f"citizen_of(zoe, {line['answer']}), truth {line['truth']:.2f}" in told
+    assert f"citizen_of(zoe, {line['answer']}), probability {line['probability']:.2f}" in told
     assert line["because"][0]["rule"] in told and f"({line['weighed'][0]['share']:.0%})" in told
     assert ("it would not be among the first 1" in told) == (line["without"] is not None)
     parts = ", ".join(f"{voice} {part:+.2f}" for voice, part in line["parts"].items() if abs(part) > 0.005)

@@ -114,27 +114,30 @@ def test_the_best_answer_decides_whether_it_is_enough():
     model = predictor()
     found = model.confidence("q1")
     assert found.best == model.suggest("q1", 1)[0]
-    assert found.enough == (found.best.truth >= 0.5)
-    sure, unsure = (replace(found, find=lambda truth=truth: suggestion(truth)) for truth in (0.5, 0.49))
+    assert found.enough == (found.best.probability >= 0.5)
+    sure, unsure = (
+        replace(found, find=lambda probability=probability: suggestion(probability)) for probability in (0.5, 0.49)
+    )
     assert sure.enough and not unsure.enough
     assert not replace(found, find=lambda: None).enough
 
 
-def suggestion(truth: float) -> Suggestion:
-    return Suggestion(("x", "in", "c"), 1.0, truth, None)
+def suggestion(probability: float) -> Suggestion:
+    return Suggestion(("x", "in", "c"), 1.0, probability, None)
 
 
 def test_confidence_in_words():
     lesson = Lesson("borders(x, ?)", 0.3, (("in(x, ?)", 0.6),))
     found = Confidence("x", 1, "1", 8, 0.75, (lesson, lesson), True, lambda: suggestion(0.3))
     assert str(found) == (
-        "x has 1 known fact, too few for an answer (the likeliest is in(x, c), truth 0.30); of 8 questions about "
+        "x has 1 known fact, too few for an answer (the likeliest is in(x, c), probability 0.30); of 8 questions about "
         "validation newcomers with as many (1), 75% had a right first answer; what would help most is borders(x, ?), "
         "from which rules lead to in(x, ?) (confidence 0.60)"
     )
     plain = Confidence("x", 2, "2-5", 0, None, (), False, lambda: suggestion(0.7))
     assert (
-        str(plain) == "x has 2 known facts, enough for an answer (the likeliest is in(x, c), uncalibrated truth 0.70)"
+        str(plain)
+        == "x has 2 known facts, enough for an answer (the likeliest is in(x, c), uncalibrated probability 0.70)"
     )
 
 

@@ -33,7 +33,9 @@ def test_a_scene_has_the_facts_the_inferred_and_the_best_of_the_rest(model):
     others = [fact[2] if fact[0] == "zoe" else fact[0] for fact in (edge.fact for edge in found.answers)]
     assert len(set(others)) == len(others) == 3 and not {"city1", "p03", "yan"} & set(others)
     suggested = [one for one in model.suggest("zoe", 30) if one.fact in answers]
-    assert [(edge.fact, edge.truth) for edge in found.answers] == [(one.fact, one.truth) for one in suggested]
+    assert [(edge.fact, edge.probability) for edge in found.answers] == [
+        (one.fact, one.probability) for one in suggested
+    ]
 
 
 def test_what_there_is_no_room_for_is_counted(model):

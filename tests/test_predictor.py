@@ -337,18 +337,18 @@ def test_whoever_is_not_there_cannot_be_asked_about():
     assert "unknown on_unknown_relation 'ignore'" in str(complaint(predictor.add, [], "ignore"))
 
 
-def test_truths_are_sigmoids_or_shares_unless_calibrated():
+def test_probabilities_are_sigmoids_or_shares_unless_calibrated():
     plain, blended = model("training.validation_rate=0"), model(*BLENDED, "training.validation_rate=0")
     assert plain.calibration is None and blended.calibration is None
     for answer in plain.tails("q0", "citizen_of", k=5):
-        assert answer.truth == pytest.approx(1 / (1 + np.exp(-answer.score)))
-    assert sum(a.truth for a in blended.tails("q0", "citizen_of", k=99, known=True)) == pytest.approx(1.0)
+        assert answer.probability == pytest.approx(1 / (1 + np.exp(-answer.score)))
+    assert sum(a.probability for a in blended.tails("q0", "citizen_of", k=99, known=True)) == pytest.approx(1.0)
     assert not any(one.calibrated for one in [*plain.tails("q0", "citizen_of"), *plain.suggest("q0")])
     assert not plain.classify([citizen("q0", 0)])[0].calibrated and not plain.confidence("q0").calibrated
 
 
 @pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
-def test_calibrated_truths_are_those_of_evaluation_and_keep_the_order(changes):
+def test_calibrated_probabilities_are_those_of_evaluation_and_keep_the_order(changes):
     predictor, curve = model(*changes), calibration_of(trained(*changes)).answers
     scorer = scorer_for(trained(*changes), DATASET, threads=1)
     for name, relation in product(("q0", "q3", "p05", "land1"), range(2 * len(predictor.relations))):
@@ -361,16 +361,16 @@ def test_calibrated_truths_are_those_of_evaluation_and_keep_the_order(changes):
         )
         left_out = np.array([other not in known for other in DATASET.entities])
         places = DATASET.entities.ids([answer.entity for answer in found])
-        wanted = curve.truths(evidence(scorer.scores(*asked)[0], left_out, places), relation)
-        np.testing.assert_allclose([answer.truth for answer in found], wanted, atol=1e-4)
-        assert all(one.score >= other.score and one.truth >= other.truth for one, other in pairwise(found))
+        wanted = curve.probabilities(evidence(scorer.scores(*asked)[0], left_out, places), relation)
+        np.testing.assert_allclose([answer.probability for answer in found], wanted, atol=1e-4)
+        assert all(one.score >= other.score and one.probability >= other.probability for one, other in pairwise(found))
         assert all(answer.calibrated for answer in found)
     predictor.calibration = None  # whoever wants them plain
     assert not predictor.tails("q0", "citizen_of")[0].calibrated
 
 
 @pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
-def test_a_verdict_has_the_truth_of_the_curve_for_triples(changes):
+def test_a_verdict_has_the_probability_of_the_curve_for_triples(changes):
     predictor, curve = model(*changes), calibration_of(trained(*changes)).triples
     asked = [citizen("q2", 2), ("q0", "citizen_of", "land2"), lives("q0", 0), citizen("q2", 1), ("p01", "knows", "q1")]
     verdicts = predictor.classify(asked)
@@ -382,8 +382,8 @@ def test_a_verdict_has_the_truth_of_the_curve_for_triples(changes):
         left_out = mind.known(state, head, relation)
         left_out[answer] = False
         found = evidence(mind.scores(state, head, relation), left_out, np.array([answer]))
-        assert one.truth == pytest.approx(float(curve.truths(found, relation)[0]))
-        assert one.is_true == (one.truth >= 0.5)
+        assert one.probability == pytest.approx(float(curve.probabilities(found, relation)[0]))
+        assert one.is_true == (one.probability >= 0.5)
         assert one == predictor.classify([one.fact])[0]
 
 
@@ -399,20 +399,20 @@ def test_triples_are_classified_by_the_scores_of_evaluation_and_the_thresholds(c
     np.testing.assert_allclose([v.score for v in verdicts], wanted, atol=2e-6)
     assert [v.fact for v in verdicts] == asked
     assert sum(v.is_true for v in verdicts) == 2 and not verdicts[2].is_true
-    assert all(v.is_true == (v.truth >= 0.5) for v in model(*changes).classify(asked))
+    assert all(v.is_true == (v.probability >= 0.5) for v in model(*changes).classify(asked))
 
 
 def test_suggestions_are_the_best_answers_over_all_relations():
     predictor = model()
     found = predictor.suggest("q0", k=7)
     every = [
-        (answer.truth, ("q0", relation, answer.entity) if tails else (answer.entity, relation, "q0"))
+        (answer.probability, ("q0", relation, answer.entity) if tails else (answer.entity, relation, "q0"))
         for relation in predictor.relations
         for tails in (True, False)
         for answer in (predictor.tails("q0", relation) if tails else predictor.heads(relation, "q0"))
     ]
-    best_truths = sorted({fact: truth for truth, fact in every}.values(), reverse=True)[:7]
-    assert [one.truth for one in found] == best_truths
+    best_probabilities = sorted({fact: probability for probability, fact in every}.values(), reverse=True)[:7]
+    assert [one.probability for one in found] == best_probabilities
     assert {one.fact for one in found}.isdisjoint(DATASET.known_facts().named())
     named = predictor.suggest("q0", k=3, relations=["citizen_of"])
     assert {one.fact[1] for one in named} == {"citizen_of"}

@@ -372,7 +372,10 @@ def test_a_cut_that_withholds_nothing_changes_nothing():
     assert reports[0]["known_facts"] is None and reports[2]["known_facts"]["withheld"] == 0
     assert figures(reports[2]) == figures(reports[0])
     assert reports[1]["known_facts"]["withheld"] == 4
-    assert reports[1]["calibration"]["shown"]["truth_after"] != reports[0]["calibration"]["shown"]["truth_after"]
+    assert (
+        reports[1]["calibration"]["shown"]["probability_after"]
+        != reports[0]["calibration"]["shown"]["probability_after"]
+    )
 
 
 def test_a_withheld_fact_is_no_wrong_answer():
@@ -589,7 +592,7 @@ def test_the_number_of_threads_is_put_back():
 
 
 @pytest.mark.parametrize("changes", [(), ("model.ensemble=yes", "model.constrained=no")], ids=["network", "blended"])
-def test_the_report_says_how_far_truths_can_be_believed(changes):
+def test_the_report_says_how_far_probabilities_can_be_believed(changes):
     ranked = rank_test(case(*changes), KNOWN)
     found = ranking_report(case(*changes), ranked)["calibration"]
     assert found["calibrated"]
@@ -597,24 +600,24 @@ def test_the_report_says_how_far_truths_can_be_believed(changes):
     shown = [
         (f"q{i}", place, answer) for i in range(4) for place, answer in enumerate(model.tails(f"q{i}", "citizen_of"))
     ]
-    truths = np.array([answer.truth for _, _, answer in shown])
+    probabilities = np.array([answer.probability for _, _, answer in shown])
     right = np.array([(name, "citizen_of", answer.entity) in set(DATASET.known().named()) for name, _, answer in shown])
     first = np.array([place == 0 for _, place, _ in shown])
     assert right.sum() > 0
     for part, mask in (("shown", np.ones(len(shown), dtype=bool)), ("first", first)):
         assert (found[part]["questions"], found[part]["answers"]) == (4, int(mask.sum()))
         assert found[part]["right"] == pytest.approx(right[mask].mean())
-        assert found[part]["truth_after"] == pytest.approx(truths[mask].mean(), abs=1e-4)
-        assert found[part]["ece_after"] == pytest.approx(calibration_error(truths[mask], right[mask]), abs=1e-4)
+        assert found[part]["probability_after"] == pytest.approx(probabilities[mask].mean(), abs=1e-4)
+        assert found[part]["ece_after"] == pytest.approx(calibration_error(probabilities[mask], right[mask]), abs=1e-4)
         assert sum(one["answers"] for one in found[part]["bins_after"]) == mask.sum()
     model.calibration = None
-    plain = np.array([answer.truth for i in range(4) for answer in model.tails(f"q{i}", "citizen_of")])
+    plain = np.array([answer.probability for i in range(4) for answer in model.tails(f"q{i}", "citizen_of")])
     assert found["shown"]["ece_before"] == pytest.approx(calibration_error(plain, right), abs=1e-4)
     assert [(group["group"], group["first"]["questions"]) for group in found["known_facts"]] == [("2-5", 4)]
 
 
 @pytest.mark.parametrize("changes", [(), ("model.ensemble=yes", "model.constrained=no")], ids=["network", "blended"])
-def test_a_classification_says_how_far_its_truths_can_be_believed(changes):
+def test_a_classification_says_how_far_its_probabilities_can_be_believed(changes):
     found = case(*changes, dataset=with_labels())
     judged = judge_test(found)
     report = classification_report(found, judged.result, judged=judged)["calibration"]
@@ -627,9 +630,9 @@ def test_a_classification_says_how_far_its_truths_can_be_believed(changes):
     right = np.array([triple in set(DATASET.known().named()) for triple in triples])
     assert right.sum() == 4 and report["triples"]["right"] == 0.5
     for when in ("after", "before"):
-        truths = np.array([verdict.truth for verdict in model.classify(triples)])
-        assert report["triples"][f"truth_{when}"] == pytest.approx(truths.mean(), abs=1e-4)
-        assert report["triples"][f"ece_{when}"] == pytest.approx(calibration_error(truths, right), abs=1e-4)
+        probabilities = np.array([verdict.probability for verdict in model.classify(triples)])
+        assert report["triples"][f"probability_{when}"] == pytest.approx(probabilities.mean(), abs=1e-4)
+        assert report["triples"][f"ece_{when}"] == pytest.approx(calibration_error(probabilities, right), abs=1e-4)
         assert sum(one["answers"] for one in report["triples"][f"bins_{when}"]) == 8
         model.calibration = None
     assert judged.result.metrics() == classify_test(found).metrics()
@@ -669,7 +672,9 @@ def test_right_is_what_the_filter_holds_and_names_decide():
     assert fuller["calibration"]["shown"]["right"] == pytest.approx(shown["right"] + 1 / shown["answers"])
     other = shuffled(DATASET)
     moved = ranking_report(case(dataset=other), rank_test(case(dataset=other), KNOWN))["calibration"]
-    assert moved["first"]["truth_after"] == pytest.approx(plain["calibration"]["first"]["truth_after"], abs=1e-4)
+    assert moved["first"]["probability_after"] == pytest.approx(
+        plain["calibration"]["first"]["probability_after"], abs=1e-4
+    )
     strange = rank_test(case(dataset=strangers()), KNOWN)
     assert strange.unknown > 0 and len(strange.shown) == 0
     assert ranking_report(case(dataset=strangers()), strange)["calibration"]["shown"]["right"] is None

@@ -213,13 +213,13 @@ def test_the_same_cell_of_another_table_is_taken_over(made, results, monkeypatch
         shop.run(other)
 
 
-def test_classification_goes_by_truths_and_says_how_far_truths_can_be_believed(made, results):
+def test_classification_goes_by_probabilities_and_says_how_far_probabilities_can_be_believed(made, results):
     (cell,) = small_cells("classification", "wn11-subject-1000-vn-inductive")
     report = workshop(results, made).run(cell)
     assert report["task"] == "triple-classification" and report["filter"] is None
     assert 0 <= report["metrics"]["accuracy"] <= 1 and "accuracy" in report["intervals"]
     assert report["made_up_negatives"] == [] and report["queries"] == 8
-    assert report["breakdowns"][0]["by"] == "relation" and report["thresholds"] == "truths"
+    assert report["breakdowns"][0]["by"] == "relation" and report["thresholds"] == "probabilities"
     assert report["calibration"]["triples"]["answers"] == 8
     assert report["training"]["thresholds"]["made_up"] is False
 

@@ -219,11 +219,14 @@ def test_verdicts_by_scores_are_remarked_on_together_and_the_judges_are_not():
 
     page = page_of([judged("mean"), judged("vn"), judged("default")], "results")
     cells = "`classification-wn11-subject-1000-mean-inductive-0`, `classification-wn11-subject-1000-vn-inductive-0` are"
-    assert f"* {cells} not of the plan as it is now: verdicts were by scores, where a network's are by truths" in page
+    assert (
+        f"* {cells} not of the plan as it is now: verdicts were by scores, where a network's are by probabilities"
+        in page
+    )
     assert "subject-1000-default-inductive-0` is not of the plan" not in page
-    by_truths = page_of([judged("mean") | {"thresholds": "truths"}], "results")
+    by_probabilities = page_of([judged("mean") | {"thresholds": "probabilities"}], "results")
     made_up = page_of([judged("mean", made_up_negatives=["test"])], "results")
-    assert "by scores" not in by_truths + made_up
+    assert "by scores" not in by_probabilities + made_up
 
 
 def test_other_settings_and_stand_ins_are_remarked_on():

@@ -98,11 +98,11 @@ def asked_of(dataset: InductiveDataset) -> tuple[TripleArray, np.ndarray]:
 def test_a_judge_learns_what_goes_together_though_facts_have_twins():
     dataset = make_dataset(**town())
     judge = learn_triple_classifier(dataset.observed, Corruption(0.0, fitting=True), seed=0)
-    triples, truths = asked_of(dataset)
+    triples, probabilities = asked_of(dataset)
     scores = TripleClassifierScorer(judge, dataset.observed).triple_scores(
         triples.heads, triples.relations, triples.tails
     )
-    assert roc_auc(scores, truths) > 0.95
+    assert roc_auc(scores, probabilities) > 0.95
 
 
 def test_the_same_seed_gives_the_same_judge_whatever_was_drawn_before():
@@ -158,7 +158,7 @@ def test_verdicts_are_those_of_evaluation(tmp_path: Path):
     verdicts = predictor.classify(asked)
     np.testing.assert_allclose([one.score for one in verdicts], judged.result.scores, atol=1e-5)
     assert [one.is_true for one in verdicts] == judged.result.said.tolist()
-    np.testing.assert_allclose([one.truth for one in verdicts], judged.truths, atol=1e-5)
+    np.testing.assert_allclose([one.probability for one in verdicts], judged.probabilities, atol=1e-5)
     assert all(one.calibrated for one in verdicts) and predictor.classify([]) == []
     assert verdicts[0] == predictor.classify(asked[:1])[0]
 
@@ -198,7 +198,7 @@ def test_thresholds_of_newcomers_are_used_for_them(tmp_path: Path):
 
 
 @pytest.mark.parametrize("changes", [(), ("model.encoder=mean", "model.answers_by_input=yes")])
-def test_a_networks_verdicts_go_by_its_truths(tmp_path: Path, changes):
+def test_a_networks_verdicts_go_by_its_probabilities(tmp_path: Path, changes):
     dataset = with_labels(world())
     model = fit(dataset, settings(*changes), device="cpu")
     write_bundle(tmp_path / "m", model.bundle(dataset))
@@ -206,8 +206,8 @@ def test_a_networks_verdicts_go_by_its_truths(tmp_path: Path, changes):
     assert model.triple_classifier is None and bundle.thresholds is None and not model.metrics["thresholds"]["made_up"]
     case = Case(bundle, dataset, torch.device("cpu"))
     judged = judge_test(case)
-    assert case.thresholds_from == "truths" and judged.truths is not None
-    assert judged.result.said.tolist() == [truth >= 0.5 for truth in judged.truths]
+    assert case.thresholds_from == "probabilities" and judged.probabilities is not None
+    assert judged.result.said.tolist() == [probability >= 0.5 for probability in judged.probabilities]
     assert judged.result.interval.low <= judged.result.metrics()["accuracy"] <= judged.result.interval.high
     assert classify_test(case).metrics() == judged.result.metrics()
     asked = [
@@ -215,7 +215,7 @@ def test_a_networks_verdicts_go_by_its_truths(tmp_path: Path, changes):
         for h, r, t in judged.result.triples.rows.tolist()
     ]
     verdicts = Predictor(bundle).classify(asked)
-    np.testing.assert_allclose([one.truth for one in verdicts], judged.truths, atol=1e-5)
+    np.testing.assert_allclose([one.probability for one in verdicts], judged.probabilities, atol=1e-5)
     assert [one.is_true for one in verdicts] == judged.result.said.tolist()
     # The scores' own thresholds can still be asked for.
     by_scores = classify_test(replace(case, thresholds="newcomers"))
@@ -229,10 +229,10 @@ def test_nothing_along_a_relation_that_the_model_lacks_is_true():
     assert evaluation._with_unknown(result, scorer, np.array([0.2, 0.9])).tolist() == [0.2, 0.0, 0.9]
 
 
-def test_truths_that_nobody_calibrated_say_what_to_do(tmp_path: Path):
+def test_probabilities_that_nobody_calibrated_say_what_to_do(tmp_path: Path):
     dataset = with_labels(world())
     write_bundle(tmp_path / "m", fit(dataset, settings("training.validation_rate=0"), device="cpu").bundle(dataset))
-    case = Case(read_bundle(tmp_path / "m"), dataset, torch.device("cpu"), thresholds="truths")
+    case = Case(read_bundle(tmp_path / "m"), dataset, torch.device("cpu"), thresholds="probabilities")
     assert "pass --thresholds valid, or train it again" in str(complaint(classify_test, case))
 
 

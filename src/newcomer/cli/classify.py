@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Triple = tuple[str, str, str]
 
-VERDICTS = {"head": str, "relation": str, "tail": str, "verdict": str, "truth": float, "score": float}
+VERDICTS = {"head": str, "relation": str, "tail": str, "verdict": str, "probability": float, "score": float}
 LinesOption = Annotated[bool, typer.Option("--json", help="Print a line of JSON each.")]
 
 
@@ -54,7 +54,7 @@ def classify(
     *,
     reading: "ReadOptions",
 ) -> None:
-    """Whether triples are true or false, with the truth of each."""
+    """Whether triples are true or false, with the probability of each."""
     from newcomer.errors import OptionError
 
     if triples == facts == PIPE:
@@ -139,15 +139,15 @@ def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
         for one in found:
             typer.echo(json.dumps({**_row(one), "calibrated": one.calibrated}, ensure_ascii=False))
     else:
-        rows = [(in_words(one.fact), _word(one), f"{one.truth:.2f}") for one in found]
-        console().print(table(f"{len(found):,} triples", ("triple", "verdict", "truth"), rows))
+        rows = [(in_words(one.fact), _word(one), f"{one.probability:.2f}") for one in found]
+        console().print(table(f"{len(found):,} triples", ("triple", "verdict", "probability"), rows))
         if found and not found[0].calibrated:
-            typer.echo("the truths are not calibrated: the model was trained without validation")
+            typer.echo("the probabilities are not calibrated: the model was trained without validation")
 
 
 def _row(one: "Verdict") -> dict[str, Any]:
     fact = dict(zip(("head", "relation", "tail"), one.fact, strict=True))
-    return {**fact, "verdict": _word(one), "truth": one.truth, "score": one.score}
+    return {**fact, "verdict": _word(one), "probability": one.probability, "score": one.score}
 
 
 def _word(one: "Verdict") -> str:
@@ -181,7 +181,7 @@ def _figures(found: "Confidence") -> dict[str, Any]:
         "entity": found.entity,
         "facts": found.facts,
         "enough": found.enough,
-        "best": None if best is None else {"fact": list(best.fact), "truth": best.truth},
+        "best": None if best is None else {"fact": list(best.fact), "probability": best.probability},
         "calibrated": found.calibrated,
         "like": found.like,
         "questions": found.questions,

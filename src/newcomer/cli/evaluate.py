@@ -43,8 +43,8 @@ ThresholdsOption = Annotated[
     typer.Option(
         "--thresholds",
         help="What makes a triple true: newcomers (a score from thresholds found on held-out ones on), valid (the same "
-        "with those of valid) or truths (a truth of a half). [default: valid; for newcomers, where the model has them, "
-        "truths of a network, else newcomers]",
+        "with those of valid) or probabilities (a probability of a half). [default: valid; for newcomers, where the model has them, "
+        "probabilities of a network, else newcomers]",
     ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]
@@ -413,20 +413,22 @@ def _print_ranking_notes(report: "Report") -> None:
 def _print_calibration(found: Mapping[str, Any]) -> None:
     parts = [("ten best answers", found["shown"]), ("first answers", found["first"])]
     parts += [(f"  of those with {one['group']} known facts", one["first"]) for one in found["known_facts"]]
-    _print_truths(parts, ("answers", "right"), found["calibrated"])
+    _print_probabilities(parts, ("answers", "right"), found["calibrated"])
 
 
 def _print_triples_calibration(found: Mapping[str, Any]) -> None:
     parts = [("triples", found["triples"])]
     parts += [(f"  about those with {one['group']} known facts", one["triples"]) for one in found["known_facts"]]
-    _print_truths(parts, ("count", "true"), found["calibrated"])
+    _print_probabilities(parts, ("count", "true"), found["calibrated"])
 
 
-def _print_truths(parts: Sequence[tuple[str, Mapping[str, Any]]], counts: Sequence[str], calibrated: bool) -> None:
-    titles = ("percent", *counts, "truth before", "truth after", "error before", "error after")
-    names = ("right", "truth_before", "truth_after", "ece_before", "ece_after")
+def _print_probabilities(
+    parts: Sequence[tuple[str, Mapping[str, Any]]], counts: Sequence[str], calibrated: bool
+) -> None:
+    titles = ("percent", *counts, "probability before", "probability after", "error before", "error after")
+    names = ("right", "probability_before", "probability_after", "ece_before", "ece_after")
     rows = [(who, part["answers"], *(figure(name, part[name]) for name in names)) for who, part in parts]
-    console().print(table("Truths, before and after calibration", titles, rows))
+    console().print(table("Probabilities, before and after calibration", titles, rows))
     if not calibrated:
         typer.echo("the model is not calibrated: it was trained without validation")
 
@@ -434,7 +436,7 @@ def _print_truths(parts: Sequence[tuple[str, Mapping[str, Any]]], counts: Sequen
 def _print_classification_notes(report: "Report") -> None:
     by = {
         "newcomers": "thresholds from newcomers that were held out of the observed graph",
-        "truths": "true from a truth of a half on",
+        "probabilities": "true from a probability of a half on",
         "valid": "thresholds from valid",
     }
     typer.echo(f"{report['queries']:,} triples; figures in percent; {by[report['thresholds']]}")

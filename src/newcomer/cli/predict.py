@@ -175,7 +175,7 @@ def explain(
                 if as_json:
                     typer.echo(json.dumps(_told_in_full(about, answer), ensure_ascii=False))
                     continue
-                typer.echo(f"{in_words(_fact(about, answer))}, truth {answer.truth:.2f}")
+                typer.echo(f"{in_words(_fact(about, answer))}, probability {answer.probability:.2f}")
                 for sentence in _sentences(answer, top):
                     typer.echo(f"  {sentence}")
 

@@ -24,7 +24,7 @@ Found = Sequence[tuple[Row, "Answer | Suggestion"]]  # answers, each with what i
 Tell = Callable[[str, Found], None]
 
 ANSWER_ENDINGS, VECTOR_ENDINGS = (".parquet", ".tsv", ".jsonl"), (".parquet", ".tsv", ".npy")
-FIGURES = {"score": float, "truth": float, "reason": str}
+FIGURES = {"score": float, "probability": float, "reason": str}
 ANSWERS = {"entity": str, "relation": str, "asked": str, "rank": int, "answer": str, **FIGURES}
 SUGGESTIONS = {"entity": str, "rank": int, "head": str, "relation": str, "tail": str, **FIGURES}
 ROWS = 4096  # a group: what is held before it is written
@@ -80,16 +80,17 @@ def _print_table(question: str, found: Found) -> None:
     from newcomer.predictor import Answer
 
     rows = [
-        (a.entity if isinstance(a, Answer) else in_words(a.fact), f"{a.truth:.2f}", str(a.because)) for _, a in found
+        (a.entity if isinstance(a, Answer) else in_words(a.fact), f"{a.probability:.2f}", str(a.because))
+        for _, a in found
     ]
     what = "answer" if all(isinstance(answer, Answer) for _, answer in found) else "fact"
-    console().print(table(question, (what, "truth", "reason"), rows))
+    console().print(table(question, (what, "probability", "reason"), rows))
 
 
 def line(about: Row, answer: "Answer | Suggestion") -> Row:
     """One answer as a JSON object, with every rule that infers it."""
     found = {"answer": _answer(about, answer)} if "asked" in about else {"fact": list(cast("Suggestion", answer).fact)}
-    figures = {"score": answer.score, "truth": answer.truth, "calibrated": answer.calibrated}
+    figures = {"score": answer.score, "probability": answer.probability, "calibrated": answer.calibrated}
     return {**about, **found, **figures, "because": reasons(answer.because)}
 
 
@@ -122,7 +123,7 @@ def _flat(about: Row, answer: "Answer | Suggestion") -> Row:
         found = {"answer": _answer(about, answer)}
     else:
         found = dict(zip(("head", "relation", "tail"), cast("Suggestion", answer).fact, strict=True))
-    return {**about, **found, "score": answer.score, "truth": answer.truth, "reason": str(answer.because)}
+    return {**about, **found, "score": answer.score, "probability": answer.probability, "reason": str(answer.because)}
 
 
 def _json(row: Row) -> str:

@@ -1,10 +1,10 @@
-"""From scores to truths: of the answers that are given a truth of 0.8, about 80 % shall be right.
+"""From scores to probabilities: of the answers that are given a probability of 0.8, about 80 % shall be right.
 
 What a score is worth is learned from questions whose answers are known. An answer's *evidence* is two numbers: the log
 odds of its share in the softmax over the twenty best candidates that are not known already, and the logarithm of its
 rank. (A share among all candidates would depend on the many that nobody would name: what they add up to differs from
 one kind of newcomer to another, and says little about the best.) Both are weighed, the share's weight never below 0
-and the rank's never above, so that a higher score never has a lower truth. From there to truth leads
+and the rank's never above, so that a higher score never has a lower probability. From there to probability leads
 
     a logistic curve (Platt, with his smoothed targets) where right or wrong answers are few, else
     an isotonic one: the best of all rising curves (pool adjacent violators), with one more right answer at its lower
@@ -13,7 +13,7 @@ and the rank's never above, so that a higher score never has a lower truth. From
     and for each oriented relation a slope and a shift of the log odds, held near to 1 and 0 by a normal prior: with few
     questions the curve of all, with many its own
 
-An expected calibration error is the mean distance between truth and share of right answers over ten bins of truth,
+An expected calibration error is the mean distance between probability and share of right answers over ten bins of probability,
 each counting by its answers.
 """
 
@@ -39,15 +39,15 @@ ROUNDS = 100  # of Newton's method, which needs about six
 BINS = 10
 SIDES = ("tail", "head")  # what a question asks for: along a relation, or along its inverse
 
-Truths = npt.NDArray[np.float64]
+Probabilities = npt.NDArray[np.float64]
 
 
-def uncalibrated(scores: npt.NDArray[Any], places: npt.NDArray[np.integer], shares: bool) -> Truths:
-    """Truths of candidates without any calibration: shares in the softmax over all, or sigmoids of the scores."""
+def uncalibrated(scores: npt.NDArray[Any], places: npt.NDArray[np.integer], shares: bool) -> Probabilities:
+    """Probabilities of candidates without any calibration: shares in the softmax over all, or sigmoids of the scores."""
     exact = scores.astype(np.float64)
     if shares:
         odds = np.exp(exact - exact.max())
-        found: Truths = (odds / odds.sum())[places]
+        found: Probabilities = (odds / odds.sum())[places]
         return found
     return _sigmoid(exact[places])
 
@@ -82,7 +82,7 @@ class Answers:
     relation: Ids
     place: Offsets  # among the answers to the question, from 0
     evidence: npt.NDArray[np.float64]  # (answers, 2)
-    plain: Truths
+    plain: Probabilities
     right: Mask
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class Overheard:
     ) -> None:
         self.inner, self.shares, self.top = inner, shares, top
         self.known, self.true = dataset.known_facts(), true
-        self._heard: dict[tuple[int, int], tuple[npt.NDArray[np.float64], Truths, Mask]] = {}
+        self._heard: dict[tuple[int, int], tuple[npt.NDArray[np.float64], Probabilities, Mask]] = {}
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[Any]:
         """One row of scores a query."""
@@ -114,7 +114,9 @@ class Overheard:
                 self._heard[relation, entity] = self._best(entity, relation, row)
         return rows
 
-    def _best(self, entity: int, relation: int, row: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], Truths, Mask]:
+    def _best(
+        self, entity: int, relation: int, row: npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[np.float64], Probabilities, Mask]:
         left_out, right = (_answers_in(graph, entity, relation) for graph in (self.known, self.true))
         places = best(row, left_out, self.top)
         return evidence(row, left_out, places), uncalibrated(row, places, self.shares), right[places]
@@ -200,7 +202,7 @@ class Own:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """From evidence to truth. Log odds are ``shift`` and the weighed evidence, or where there are knots between them.
+    """From evidence to probability. Log odds are ``shift`` and the weighed evidence, or where there are knots between them.
 
     ``knots`` are (weighed evidence, log odds), both ascending.
     """
@@ -218,8 +220,8 @@ class Curve:
             return np.asarray(weighed + self.shift)
         return np.interp(weighed, self.knots[:, 0], self.knots[:, 1])
 
-    def truths(self, evidence: npt.NDArray[np.float64], relations: Ids | int) -> Truths:
-        """Truths of answers to questions along these oriented relations."""
+    def probabilities(self, evidence: npt.NDArray[np.float64], relations: Ids | int) -> Probabilities:
+        """Probabilities of answers to questions along these oriented relations."""
         odds, asked = self.odds(evidence), np.broadcast_to(relations, len(evidence))
         for relation in np.unique(asked).tolist():
             own, mine = self.relations.get(relation), asked == relation
@@ -233,8 +235,8 @@ def fit_curve(evidence: npt.NDArray[np.float64], right: Mask, relations: Ids, qu
     share, rank, shift = _logistic(evidence, right)
     knots = np.empty((0, 2))
     if min(right.sum(), (~right).sum()) >= ENOUGH:
-        values, truths = isotonic(share * evidence[:, 0] - rank * evidence[:, 1], right)
-        knots = np.column_stack([values, np.log(truths) - np.log1p(-truths)])
+        values, probabilities = isotonic(share * evidence[:, 0] - rank * evidence[:, 1], right)
+        knots = np.column_stack([values, np.log(probabilities) - np.log1p(-probabilities)])
     curve = Curve(share, rank, shift, knots)
     odds = curve.odds(evidence)
     own = {}
@@ -277,10 +279,10 @@ def _most_likely(columns: npt.NDArray[np.float64], targets: Values, guess: Value
 
     weights = guess.copy()
     for _ in range(ROUNDS):
-        truths = _sigmoid(columns @ weights)
+        probabilities = _sigmoid(columns @ weights)
         # Plain sums: a library's matrix product may add in another order on another number of cores.
-        slope = (columns * (truths - targets)[:, None]).sum(axis=0) + firmness * (weights - guess)
-        bend = np.einsum("ni,n,nj->ij", columns, truths * (1 - truths), columns) + np.diag(firmness)
+        slope = (columns * (probabilities - targets)[:, None]).sum(axis=0) + firmness * (weights - guess)
+        bend = np.einsum("ni,n,nj->ij", columns, probabilities * (1 - probabilities), columns) + np.diag(firmness)
         step = np.linalg.solve(bend, slope)
         now = loss(weights)
         while loss(weights - step) > now and np.abs(step).max() > 1e-12:
@@ -291,8 +293,8 @@ def _most_likely(columns: npt.NDArray[np.float64], targets: Values, guess: Value
     return weights
 
 
-def isotonic(values: Values, right: Mask) -> tuple[Values, Truths]:
-    """The rising truths nearest to what is right, in blocks: their mean values, and their truths, within (0, 1).
+def isotonic(values: Values, right: Mask) -> tuple[Values, Probabilities]:
+    """The rising probabilities nearest to what is right, in blocks: their mean values, and their probabilities, within (0, 1).
 
     One more right answer stands at the lowest value and one more wrong one at the highest, see the module.
     """
@@ -324,9 +326,9 @@ def pooled(means: Values, weights: Values) -> Offsets:
     return np.array(starts, dtype=np.int64)
 
 
-def _sigmoid(odds: npt.NDArray[np.float64]) -> Truths:
-    truths: Truths = 1 / (1 + np.exp(-odds.clip(-500, 500)))
-    return truths
+def _sigmoid(odds: npt.NDArray[np.float64]) -> Probabilities:
+    probabilities: Probabilities = 1 / (1 + np.exp(-odds.clip(-500, 500)))
+    return probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,27 +396,31 @@ def _curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve
 
 @dataclass(frozen=True)
 class Bin:
-    """Answers with truths from ``low`` to ``high``: how many, their mean truth, and the share that is right."""
+    """Answers with probabilities from ``low`` to ``high``: how many, their mean probability, and the share that is right."""
 
     low: float
     high: float
     answers: int
-    truth: float
+    probability: float
     right: float
 
 
-def reliability(truths: Truths, right: Mask) -> list[Bin]:
+def reliability(probabilities: Probabilities, right: Mask) -> list[Bin]:
     """The bins that have answers, lowest first."""
-    number = np.minimum((truths * BINS).astype(np.int64), BINS - 1)
+    number = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
     found = []
     for place in np.unique(number).tolist():
         mine = number == place
-        means = float(truths[mine].mean()), float(right[mine].mean())
+        means = float(probabilities[mine].mean()), float(right[mine].mean())
         found.append(Bin(place / BINS, (place + 1) / BINS, int(mine.sum()), *means))
     return found
 
 
-def calibration_error(truths: Truths, right: Mask) -> float:
+def calibration_error(probabilities: Probabilities, right: Mask) -> float:
     """The expected calibration error, see the module; NaN where there is no answer."""
-    bins = reliability(truths, right)
-    return sum(one.answers * abs(one.truth - one.right) for one in bins) / len(truths) if bins else float("nan")
+    bins = reliability(probabilities, right)
+    return (
+        sum(one.answers * abs(one.probability - one.right) for one in bins) / len(probabilities)
+        if bins
+        else float("nan")
+    )

@@ -1,5 +1,5 @@
 """Pictures of a ranking (extra ``plots``): how far up the answers come, how that depends on what is known, and how
-often an answer of some truth is right."""
+often an answer of some probability is right."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,14 +45,14 @@ def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, t
 
 
 def plot_reliability(calibration: Mapping[str, Any], title: str, folder: Path) -> Path:
-    """Draw what a report says under ``calibration``: the share of right answers over their truth; gives the file."""
+    """Draw what a report says under ``calibration``: the share of right answers over their probability; gives the file."""
     pyplot = need_matplotlib()
     parts = [part for part in PANELS if part in calibration]
     figure, grid = pyplot.subplots(1, len(parts), figsize=(4.75 * len(parts), 4.6), sharey=True, squeeze=False)
     panels = grid[0]
     for axes, part in zip(panels, parts, strict=True):
         _draw_bins(axes, calibration[part])
-        axes.set(title=PANELS[part], xlabel="truth", xlim=(0, 1), ylim=(0, 1))
+        axes.set(title=PANELS[part], xlabel="probability", xlim=(0, 1), ylim=(0, 1))
         axes.legend()
     panels[0].set_ylabel("share that is right")
     figure.suptitle(title, parse_math=False)
@@ -65,7 +65,7 @@ def _draw_bins(axes: Any, part: Mapping[str, Any]) -> None:
     for when, colour in zip(("before", "after"), reversed(COLOURS), strict=True):
         bins = part[f"bins_{when}"]
         if bins:
-            points = [one["truth"] for one in bins], [one["right"] for one in bins]
+            points = [one["probability"] for one in bins], [one["right"] for one in bins]
             label = f"{when} calibration (error {100 * part[f'ece_{when}']:.1f} points)"
             axes.plot(*points, color=colour, marker="o", label=label)
 

@@ -1,10 +1,10 @@
-"""How far a model's truths can be believed: on the questions of test, before and after calibration.
+"""How far a model's probabilities can be believed: on the questions of test, before and after calibration.
 
 The answers are those that a user is shown, the ten best of each question without what is known already; right is what
 the filter holds for true. They are also taken by how much is known of the entity, and the first answers by themselves:
 among ten most are clearly wrong, which is easily said.
 
-Triples that were classified are taken as they are, by the truth that a verdict on them has; right are those that are
+Triples that were classified are taken as they are, by the probability that a verdict on them has; right are those that are
 true.
 """
 
@@ -21,7 +21,7 @@ from newcomer.evaluation.calibration import (
     Calibration,
     Curve,
     Overheard,
-    Truths,
+    Probabilities,
     calibration_error,
     evidence,
     judged_evidence,
@@ -53,13 +53,15 @@ def _asked(answers: Answers, queries: Queries) -> Mask:
     return np.isin(mine, wanted)
 
 
-def truths_of(answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]) -> Truths | None:
-    """Calibrated truths; ``relations`` has the model's id of each oriented relation of the data set."""
+def probabilities_of(
+    answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
+) -> Probabilities | None:
+    """Calibrated probabilities; ``relations`` has the model's id of each oriented relation of the data set."""
     return None if calibration is None else _read_off(calibration.answers, answers, relations)
 
 
-def _read_off(curve: Curve, answers: Answers, relations: npt.NDArray[np.integer]) -> Truths:
-    return curve.truths(answers.evidence, relations[answers.relation].astype(np.int32))
+def _read_off(curve: Curve, answers: Answers, relations: npt.NDArray[np.integer]) -> Probabilities:
+    return curve.probabilities(answers.evidence, relations[answers.relation].astype(np.int32))
 
 
 def judged_triples(scorer: ModelWorldScorer, dataset: InductiveDataset, result: ClassificationResult) -> Answers:
@@ -80,32 +82,37 @@ def judged_triples(scorer: ModelWorldScorer, dataset: InductiveDataset, result: 
     only_tail = ~dataset.is_seen[triples.tails] & dataset.is_seen[triples.heads]
     entities = np.where(only_tail, triples.tails, triples.heads)
     first = np.zeros(len(triples), dtype=np.int64)
-    return Answers(np.arange(len(triples)), entities, triples.relations, first, found, plain, result.truths[places])
+    return Answers(
+        np.arange(len(triples)), entities, triples.relations, first, found, plain, result.probabilities[places]
+    )
 
 
-def triple_truths(
+def triple_probabilities(
     answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
-) -> Truths | None:
-    """Calibrated truths of triples; None also where no false triple could be made up to learn them from."""
+) -> Probabilities | None:
+    """Calibrated probabilities of triples; None also where no false triple could be made up to learn them from."""
     curve = None if calibration is None else calibration.triples
     return None if curve is None else _read_off(curve, answers, relations)
 
 
-def triples_report(triples: Answers, truths: Truths | None, dataset: InductiveDataset) -> dict[str, Any]:
+def triples_report(triples: Answers, probabilities: Probabilities | None, dataset: InductiveDataset) -> dict[str, Any]:
     """As `calibration_report`, of triples that were classified."""
     everything = np.ones(len(triples), dtype=bool)
     codes, names = facts_groups(known_facts(dataset)[triples.entity])
     groups = [
-        {"group": names[code], "triples": _part(triples, truths, codes == code)} for code in np.unique(codes).tolist()
+        {"group": names[code], "triples": _part(triples, probabilities, codes == code)}
+        for code in np.unique(codes).tolist()
     ]
     return {
-        "calibrated": truths is not None,
-        "triples": {**_part(triples, truths, everything), **_bins(triples, truths, everything)},
+        "calibrated": probabilities is not None,
+        "triples": {**_part(triples, probabilities, everything), **_bins(triples, probabilities, everything)},
         "known_facts": groups,
     }
 
 
-def calibration_report(answers: Answers, truths: Truths | None, dataset: InductiveDataset) -> dict[str, Any]:
+def calibration_report(
+    answers: Answers, probabilities: Probabilities | None, dataset: InductiveDataset
+) -> dict[str, Any]:
     """Errors and bins of the answers shown, of the first ones, and by number of known facts.
 
     Where the model is not calibrated, what is said "after" is null.
@@ -115,29 +122,29 @@ def calibration_report(answers: Answers, truths: Truths | None, dataset: Inducti
     groups = [
         {
             "group": names[code],
-            "shown": _part(answers, truths, codes == code),
-            "first": _part(answers, truths, first & (codes == code)),
+            "shown": _part(answers, probabilities, codes == code),
+            "first": _part(answers, probabilities, first & (codes == code)),
         }
         for code in np.unique(codes).tolist()
     ]
     return {
-        "calibrated": truths is not None,
-        "shown": {**_part(answers, truths, everything), **_bins(answers, truths, everything)},
-        "first": {**_part(answers, truths, first), **_bins(answers, truths, first)},
+        "calibrated": probabilities is not None,
+        "shown": {**_part(answers, probabilities, everything), **_bins(answers, probabilities, everything)},
+        "first": {**_part(answers, probabilities, first), **_bins(answers, probabilities, first)},
         "known_facts": groups,
     }
 
 
-def _part(answers: Answers, truths: Truths | None, mask: Mask) -> dict[str, Any]:
+def _part(answers: Answers, probabilities: Probabilities | None, mask: Mask) -> dict[str, Any]:
     right = answers.right[mask]
     return {
         "questions": len(np.unique(answers.question[mask])),
         "answers": len(right),
         "right": _mean(right),
         "ece_before": calibration_error(answers.plain[mask], right),
-        "ece_after": None if truths is None else calibration_error(truths[mask], right),
-        "truth_before": _mean(answers.plain[mask]),
-        "truth_after": None if truths is None else _mean(truths[mask]),
+        "ece_after": None if probabilities is None else calibration_error(probabilities[mask], right),
+        "probability_before": _mean(answers.plain[mask]),
+        "probability_after": None if probabilities is None else _mean(probabilities[mask]),
     }
 
 
@@ -145,8 +152,8 @@ def _mean(values: npt.NDArray[Any]) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
 
-def _bins(answers: Answers, truths: Truths | None, mask: Mask) -> dict[str, Any]:
+def _bins(answers: Answers, probabilities: Probabilities | None, mask: Mask) -> dict[str, Any]:
     right = answers.right[mask]
     before = [asdict(one) for one in reliability(answers.plain[mask], right)]
-    after = None if truths is None else [asdict(one) for one in reliability(truths[mask], right)]
+    after = None if probabilities is None else [asdict(one) for one in reliability(probabilities[mask], right)]
     return {"bins_before": before, "bins_after": after}

@@ -27,7 +27,7 @@ from newcomer.data.cut import CutDataset, FactsCut
 from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.evaluation.alignment import ModelWorldScorer, WorldScorer, rule_scorer_for, scorer_for
 from newcomer.evaluation.breakdown import breakdown, to_rows
-from newcomer.evaluation.calibration import Answers, Truths
+from newcomer.evaluation.calibration import Answers, Probabilities
 from newcomer.evaluation.classification import ClassificationResult, RelationThresholds, classified_anew, classify
 from newcomer.evaluation.metrics import MEASURED, METRICS, Comparison, Interval, paired_bootstrap
 from newcomer.evaluation.ranking import (
@@ -46,12 +46,12 @@ from newcomer.evaluation.reliability import (
     calibration_report,
     judged_triples,
     overheard,
+    probabilities_of,
     shown_answers,
-    triple_truths,
+    triple_probabilities,
     triples_report,
-    truths_of,
 )
-from newcomer.evaluation.stored import calibration_of, decides_by_truth, thresholds_in
+from newcomer.evaluation.stored import calibration_of, decides_by_probability, thresholds_in
 from newcomer.files import fresh_file
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.models.bundle import RESULT, Bundle, dataset_hash
@@ -67,8 +67,8 @@ BREAKDOWN_NAMES = {
     "evidence": "evidence",
 }
 ACCURACY = "accuracy"
-NEWCOMERS, TRUTHS, VALID = THRESHOLDS = ("newcomers", "truths", "valid")  # whom thresholds are found on
-HALF = RelationThresholds(0.5)  # of truths
+NEWCOMERS, PROBABILITIES, VALID = THRESHOLDS = ("newcomers", "probabilities", "valid")  # whom thresholds are found on
+HALF = RelationThresholds(0.5)  # of probabilities
 
 Report = dict[str, Any]
 
@@ -78,8 +78,8 @@ class Case:
     """A model and the data set it is measured on; the seed is that of resampling and of made-up triples.
 
     With a ``cut``, newcomers are known by fewer facts than the data set has of them. ``thresholds`` are those for
-    newcomers, which the model was stored with, those of valid, or none where a truth of a half makes a triple true.
-    Unless it is said, test's newcomers are judged by truths, where a network has learned them from labels, or else by
+    newcomers, which the model was stored with, those of valid, or none where a probability of a half makes a triple true.
+    Unless it is said, test's newcomers are judged by probabilities, where a network has learned them from labels, or else by
     the thresholds for newcomers, where the model has any; everyone else by those of valid.
     """
 
@@ -99,18 +99,18 @@ class Case:
         stored = thresholds_in(self.bundle, self.dataset.relations) is not None
         if not (stored and len(self.dataset.test_newcomers)):
             return VALID
-        return TRUTHS if decides_by_truth(self.bundle.metrics, self.bundle.config) else NEWCOMERS
+        return PROBABILITIES if decides_by_probability(self.bundle.metrics, self.bundle.config) else NEWCOMERS
 
     @property
     def stored_thresholds(self) -> RelationThresholds | None:
         """Those of the model, where they are to be used."""
         if self.thresholds_from == VALID:
             return None
-        if self.thresholds_from == TRUTHS:
+        if self.thresholds_from == PROBABILITIES:
             calibration = calibration_of(self.bundle)
             if calibration is None or calibration.triples is None:
                 raise OptionError(
-                    "the model's truths of triples are not calibrated: it was trained without validation; pass "
+                    "the model's probabilities of triples are not calibrated: it was trained without validation; pass "
                     "--thresholds valid, or train it again"
                 )
             return HALF
@@ -162,7 +162,7 @@ class Ranked:
     rules: list[RankingResult]
     unknown: int  # questions about newcomers along a relation that the model does not have
     shown: Answers  # what a user would be shown in answer to the questions that make the figures
-    truths: Truths | None  # of these answers, where the model is calibrated
+    probabilities: Probabilities | None  # of these answers, where the model is calibrated
 
 
 def check_same_data(bundle: Bundle, dataset: InductiveDataset, run: Path, place: str) -> None:
@@ -212,8 +212,8 @@ def rank_test(
     by_rules = ranked(rule_scorer_for(case.bundle, dataset, case.threads)) if with_parts and has_rules else []
     asked = headline(by_model[0]).queries
     shown_to_users = shown_answers(heard, scorer, asked)
-    truths = truths_of(shown_to_users, calibration_of(case.bundle), scorer.world.relations)
-    return Ranked(by_model, by_network, by_rules, _unknown(scorer, asked), shown_to_users, truths)
+    probabilities = probabilities_of(shown_to_users, calibration_of(case.bundle), scorer.world.relations)
+    return Ranked(by_model, by_network, by_rules, _unknown(scorer, asked), shown_to_users, probabilities)
 
 
 def _unknown(scorer: WorldScorer, queries: Queries) -> int:
@@ -245,7 +245,7 @@ def _part(result: RankingResult, mask: Any) -> RankingResult:
 
 def classify_test(case: Case) -> ClassificationResult:
     """The test triples as true or false, by the thresholds of the case."""
-    if case.thresholds_from == TRUTHS:
+    if case.thresholds_from == PROBABILITIES:
         return judge_test(case).result
     with limited_threads(case.threads):
         scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
@@ -258,26 +258,28 @@ class Judged:
 
     result: ClassificationResult
     triples: Answers
-    truths: Truths | None  # of these triples, where the model is calibrated
+    probabilities: Probabilities | None  # of these triples, where the model is calibrated
 
 
 def judge_test(case: Case) -> Judged:
-    """As `classify_test`, with the truths of the verdicts."""
+    """As `classify_test`, with the probabilities of the verdicts."""
     with limited_threads(case.threads):
         scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
         result = classify(case.told, scorer, case.generator, case.stored_thresholds)
         triples = judged_triples(scorer, case.told, result)
-    truths = triple_truths(triples, calibration_of(case.bundle), scorer.world.relations)
-    if case.thresholds_from == TRUTHS and truths is not None:
-        result = classified_anew(result, _with_unknown(result, scorer, truths), HALF, case.generator)
-    return Judged(result, triples, truths)
+    probabilities = triple_probabilities(triples, calibration_of(case.bundle), scorer.world.relations)
+    if case.thresholds_from == PROBABILITIES and probabilities is not None:
+        result = classified_anew(result, _with_unknown(result, scorer, probabilities), HALF, case.generator)
+    return Judged(result, triples, probabilities)
 
 
-def _with_unknown(result: ClassificationResult, scorer: ModelWorldScorer, truths: Truths) -> Truths:
-    """The truths of all triples: none of those along a relation that the model lacks."""
+def _with_unknown(
+    result: ClassificationResult, scorer: ModelWorldScorer, probabilities: Probabilities
+) -> Probabilities:
+    """The probabilities of all triples: none of those along a relation that the model lacks."""
     known = scorer.world.knows(result.triples.relations)
     everything = np.zeros(len(known))
-    everything[known] = truths
+    everything[known] = probabilities
     return everything
 
 
@@ -299,7 +301,7 @@ def ranking_report(
         "ties": asked.protocol.ties,
         "unknown_relation_queries": ranked.unknown,
         "breakdowns": rows_by(by, asked, case.told, full),
-        "calibration": calibration_report(ranked.shown, ranked.truths, case.told),
+        "calibration": calibration_report(ranked.shown, ranked.probabilities, case.told),
         **_circumstances(case, seconds),
     }
     return json_ready(report)
@@ -348,7 +350,7 @@ def classification_report(
     seconds: float = 0.0,
     judged: Judged | None = None,
 ) -> Report:
-    """What was found, as the module says; the only breakdown is that by relation. Truths are told of if ``judged``."""
+    """What was found, as the module says; the only breakdown is that by relation. Probabilities are told of if ``judged``."""
     found = result.to_dict()
     report: Report = {
         **_core(case, CLASSIFICATION),
@@ -358,7 +360,7 @@ def classification_report(
         "thresholds": case.thresholds_from,
         "made_up_negatives": found["made_up_negatives"],
         "breakdowns": [{"by": "relation", **row} for row in found["relations"]] if "relation" in by else [],
-        "calibration": None if judged is None else triples_report(judged.triples, judged.truths, case.told),
+        "calibration": None if judged is None else triples_report(judged.triples, judged.probabilities, case.told),
         **_circumstances(case, seconds),
     }
     return json_ready(report)
@@ -474,4 +476,4 @@ def compare_classifications(results: Sequence[ClassificationResult], seed: int =
 
 def _as_ranks(result: ClassificationResult) -> Any:
     """A triple that is classified rightly as rank 1, else 2: accuracy is then Hits@1."""
-    return np.where(result.truths == result.said, 1.0, 2.0)
+    return np.where(result.probabilities == result.said, 1.0, 2.0)

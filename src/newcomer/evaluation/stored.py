@@ -37,10 +37,10 @@ def thresholds_in(bundle: Bundle, relations: Vocabulary) -> RelationThresholds |
         raise DatasetError(f"{problem}; train the model again") from None
 
 
-def decides_by_truth(metrics: Mapping[str, Any], config: Config) -> bool:
-    """Whether a model's truths of triples, not its scores, say what counts as true: those of a network among labels.
+def decides_by_probability(metrics: Mapping[str, Any], config: Config) -> bool:
+    """Whether a model's probabilities of triples, not its scores, say what counts as true: those of a network among labels.
 
-    Scores of the final model are on another scale than those that thresholds were found on; truths, which go by shares
+    Scores of the final model are on another scale than those that thresholds were found on; probabilities, which go by shares
     and ranks among answers, are not. A judge's scores are on the same.
     """
     found, calibration = metrics.get(THRESHOLDS), metrics.get(CALIBRATION)

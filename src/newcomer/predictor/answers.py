@@ -61,15 +61,15 @@ class Chain:
 class Answer:
     """An entity that may complete a query.
 
-    ``score`` orders the answers to one query. ``truth`` lies in 0..1. Where it is ``calibrated``, of the answers with
-    a truth of 0.8 about 80 % were right on held-out newcomers; else it is the sigmoid of the score, or, where network
+    ``score`` orders the answers to one query. ``probability`` lies in 0..1. Where it is ``calibrated``, of the answers with
+    a probability of 0.8 about 80 % were right on held-out newcomers; else it is the sigmoid of the score, or, where network
     and rules are blended, the answer's share in the softmax over all candidates. ``because`` is found when it is first
     looked at.
     """
 
     entity: str
     score: float
-    truth: float
+    probability: float
     because: "Explanation" = field(compare=False, repr=False)
     calibrated: bool = False
 
@@ -80,7 +80,7 @@ class Suggestion:
 
     fact: Triple
     score: float
-    truth: float
+    probability: float
     because: "Explanation" = field(compare=False, repr=False)
     calibrated: bool = False
 
@@ -92,7 +92,7 @@ class Verdict:
     fact: Triple
     is_true: bool
     score: float
-    truth: float
+    probability: float
     calibrated: bool = False
 
 

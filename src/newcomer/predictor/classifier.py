@@ -1,6 +1,6 @@
 """Whether triples count as true, and how true they are.
 
-A calibrated model reads a triple's truth off the curve for triples, from the evidence for its tail as an answer to
+A calibrated model reads a triple's probability off the curve for triples, from the evidence for its tail as an answer to
 (head, relation, ?); half of the triples that curve was learned from were true. Where the model has a judge of triples
 (`newcomer.training.triple_classifier`), its score is the evidence: it goes by all facts that are known in this state.
 """
@@ -20,7 +20,7 @@ from newcomer.predictor.engine import InferenceEngine, Scores
 from newcomer.predictor.fact_store import Triple
 from newcomer.predictor.snapshot import State
 
-HALF = 0.5  # from which truth on a triple counts as true, where there are no thresholds
+HALF = 0.5  # from which probability on a triple counts as true, where there are no thresholds
 
 
 class Judge:
@@ -60,28 +60,28 @@ class Judge:
         heads, tails = (np.array([state.candidate(fact[end]) for fact in facts], dtype=np.int32) for end in (0, 2))
         scores = TripleClassifierScorer(network, _known(self.mind, state)).triple_scores(heads, relations, tails)
         if self.curve is None:
-            truths = uncalibrated(scores, np.arange(len(scores)), shares=False)
+            probabilities = uncalibrated(scores, np.arange(len(scores)), shares=False)
         else:
-            truths = self.curve.truths(judged_evidence(scores), relations)
-        rows = zip(facts, scores.tolist(), truths.tolist(), strict=True)
-        return [self._said(fact, score, truth) for fact, score, truth in rows]
+            probabilities = self.curve.probabilities(judged_evidence(scores), relations)
+        rows = zip(facts, scores.tolist(), probabilities.tolist(), strict=True)
+        return [self._said(fact, score, probability) for fact, score, probability in rows]
 
     def _verdict(self, fact: Triple, relation: int, row: Scores | None) -> Verdict:
-        return self._said(fact, self._score(fact, relation, row), self._truth(fact, relation, row))
+        return self._said(fact, self._score(fact, relation, row), self._probability(fact, relation, row))
 
-    def _said(self, fact: Triple, score: float, truth: float) -> Verdict:
+    def _said(self, fact: Triple, score: float, probability: float) -> Verdict:
         if self.limits is None:
-            is_true = truth >= HALF
+            is_true = probability >= HALF
         else:
             is_true = score >= self.limits.relations.get(fact[1], self.limits.overall)
-        return Verdict(fact, is_true, score, truth, self.curve is not None)
+        return Verdict(fact, is_true, score, probability, self.curve is not None)
 
     def _score(self, fact: Triple, relation: int, row: Scores | None) -> float:
         if row is not None and self.mind.blend is not None:
             return float(row[self.state.candidate(fact[2])])
         return self.mind.triple_score(self.state, fact[0], relation, fact[2])
 
-    def _truth(self, fact: Triple, relation: int, row: Scores | None) -> float:
+    def _probability(self, fact: Triple, relation: int, row: Scores | None) -> float:
         answer = np.array([self.state.candidate(fact[2])])
         if row is None:
             return float(uncalibrated(np.array([self._score(fact, relation, row)]), np.zeros(1, np.intp), False)[0])
@@ -89,7 +89,7 @@ class Judge:
             return float(uncalibrated(row, answer, shares=True)[0])
         left_out = self.mind.known(self.state, fact[0], relation)
         left_out[answer] = False
-        return float(self.curve.truths(evidence(row, left_out, answer), relation)[0])
+        return float(self.curve.probabilities(evidence(row, left_out, answer), relation)[0])
 
 
 def _known(mind: InferenceEngine, state: State) -> Graph:

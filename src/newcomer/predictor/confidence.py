@@ -71,15 +71,15 @@ class Confidence:
     @property
     def enough(self) -> bool:
         """Whether its facts are enough for any answer: one that is more likely right than wrong."""
-        return self.best is not None and self.best.truth >= HALF
+        return self.best is not None and self.best.probability >= HALF
 
     def __str__(self) -> str:
         count = "1 known fact" if self.facts == 1 else f"{self.facts:,} known facts"
         said = [f"{self.entity} has {count}, {'enough' if self.enough else 'too few'} for an answer"]
         if self.best is not None:
             head, relation, tail = self.best.fact
-            kind = "truth" if self.calibrated else "uncalibrated truth"
-            said[0] += f" (the likeliest is {relation}({head}, {tail}), {kind} {self.best.truth:.2f})"
+            kind = "probability" if self.calibrated else "uncalibrated probability"
+            said[0] += f" (the likeliest is {relation}({head}, {tail}), {kind} {self.best.probability:.2f})"
         if self.right is not None:
             asked = f"{self.questions:,} questions about validation newcomers with as many ({self.like})"
             said.append(f"of {asked}, {self.right:.0%} had a right first answer")

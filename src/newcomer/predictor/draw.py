@@ -27,7 +27,7 @@ class Edge:
 
     fact: Triple
     virtual: bool
-    truth: float | None = None  # of an answer
+    probability: float | None = None  # of an answer
     because: Grounding | None = None
 
 
@@ -60,7 +60,7 @@ def scene(model: Predictor, entity: str, top: int = 5) -> Scene:
         if len(answers) < top and other not in taken:
             taken.add(other)
             best = one.because.groundings[0] if one.because.groundings else None
-            answers.append(Edge(one.fact, one.fact in inferred, one.truth, best))
+            answers.append(Edge(one.fact, one.fact in inferred, one.probability, best))
     answered = {edge.fact for edge in answers}
     virtual = [Edge(fact, True, because=best) for fact, best in inferred.items() if fact not in answered]
     more = max(0, len(known) - MOST), max(0, len(virtual) - MOST)
@@ -101,7 +101,7 @@ class _Canvas:
         self._title(LEFT, known_from + 0.62 * ROW, "known facts (solid)", KNOWN_COLOUR, shown.more[0])
         for place, edge in enumerate(shown.known):
             self._edge(LEFT, known_from - place * ROW, edge, KNOWN_COLOUR)
-        self._title(RIGHT, top, "answers, with the truth the model gives them", ANSWER_COLOUR)
+        self._title(RIGHT, top, "answers, with the probability the model gives them", ANSWER_COLOUR)
         for place, edge in enumerate(shown.answers, start=1):
             self._edge(RIGHT, top + 0.3 * ROW - place * ROW, edge, ANSWER_COLOUR)
         if shown.virtual:
@@ -126,7 +126,7 @@ class _Canvas:
     def _edge(self, x: float, y: float, edge: Edge, colour: str) -> None:
         """A box that says the relation and whom it leads to, its line, and the reason beside it."""
         width, height = BOX
-        answer = edge.truth is not None
+        answer = edge.probability is not None
         corner = x - width / 2, y - height / 2
         style = {"edgecolor": colour, "facecolor": PALE if answer else "white", "linewidth": 2 if answer else 1.1}
         dashes = (0, (4, 2.5)) if edge.virtual else "solid"
@@ -155,8 +155,8 @@ class _Canvas:
         )
         other = _short(_other(edge.fact, self.shown.entity))
         self._text(x, y - 0.105 * leaving, other, BOX[0] - 0.2, fontsize=10, fontweight="bold", ha="center", zorder=4)
-        if edge.truth is not None:
-            self._text(TEXT_FROM, y, f"{edge.truth:.2f}", color=colour, fontsize=12, fontweight="bold", ha="left")
+        if edge.probability is not None:
+            self._text(TEXT_FROM, y, f"{edge.probability:.2f}", color=colour, fontsize=12, fontweight="bold", ha="left")
         if edge.because is not None:
             said = " and ".join(f"{head} {relation} {tail}" for head, relation, tail in edge.because.premises)
             lines = wrap(f"because {said}", REASON_LETTERS, max_lines=2, placeholder=" ...")

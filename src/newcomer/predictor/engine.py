@@ -357,7 +357,7 @@ class InferenceEngine:
         return torch.cat([seen, torch.cat(parts)[torch.from_numpy(state.seats.rows).to(self.device)]])
 
     def _lifts(self, state: State, name: str, relation: int) -> tuple[Tensor, Tensor]:
-        """Candidates that rules infer as answers, and what they add to the truth of each."""
+        """Candidates that rules infer as answers, and what they add to the probability of each."""
         if self.inferred is None:
             return self._ids([]), torch.empty(0, device=self.device)
         seat = state.seat(name)
@@ -452,7 +452,7 @@ class InferenceEngine:
 
 
 def _inferred(embedder: Embedder) -> Inferred | None:
-    """What rules add to the truth of virtual triples between seen entities, by query; as `ModelScorer` has it."""
+    """What rules add to the probability of virtual triples between seen entities, by query; as `ModelScorer` has it."""
     if embedder.added is None:
         return None
     triples, size = embedder.graph.virtual, 2 * embedder.num_relations

@@ -47,7 +47,7 @@ class Predictor:
     The examples ask a model of a small world: people live in cities, cities lie in countries, people are citizens of
     these. They begin with a newcomer, zoe, who lives in city1 and knows p03.
 
-    ``calibration`` turns scores into truths; without it (None) truths are as `Answer` says.
+    ``calibration`` turns scores into probabilities; without it (None) probabilities are as `Answer` says.
     """
 
     def __init__(self, bundle: Bundle, device: str = "cpu", threads: int | None = None) -> None:
@@ -149,7 +149,7 @@ class Predictor:
         """The k best answers to (entity, relation, ?), best first; those known to be true only if asked for.
 
         >>> best, second = model.tails("zoe", "citizen_of", k=2)
-        >>> best.entity, best.truth > second.truth
+        >>> best.entity, best.probability > second.probability
         ('land1', True)
         >>> best.because.groundings[0].rule
         'lives_in(x,z), city_in(z,y) => citizen_of(x,y)'
@@ -169,7 +169,7 @@ class Predictor:
         return self._answers(self._state, entity, oriented, k, known)
 
     def classify(self, triples: Iterable[Sequence[str]]) -> list[Verdict]:
-        """Whether each triple counts as true: by the model's thresholds; where it has none, by a truth of a half.
+        """Whether each triple counts as true: by the model's thresholds; where it has none, by a probability of a half.
 
         >>> verdicts = model.classify([("zoe", "citizen_of", "land1"), ("zoe", "citizen_of", "land2")])
         >>> [verdict.is_true for verdict in verdicts]
@@ -224,7 +224,7 @@ class Predictor:
         return sorted(found, key=lambda one: (one.virtual, -one.label, one.fact))
 
     def suggest(self, entity: str, k: int = 20, relations: Sequence[str] | None = None) -> list[Suggestion]:
-        """The k facts of an entity that are most likely missing, over all relations, by truth.
+        """The k facts of an entity that are most likely missing, over all relations, by probability.
 
         Where a model has many relations, those are asked about that go with the entity's own in the observed graph;
         name others with ``relations``. Each is asked in both directions.
@@ -247,8 +247,8 @@ class Predictor:
             query, scores = self._query(state, entity, relation, known=False)
             for one in self._best(query, scores, k):
                 fact = self._mind.names.words(query.triple(one.entity))
-                found.setdefault(fact, Suggestion(fact, one.score, one.truth, one.because, one.calibrated))
-        return sorted(found.values(), key=lambda one: (-one.truth, -one.score, one.fact))[:k]
+                found.setdefault(fact, Suggestion(fact, one.score, one.probability, one.because, one.calibrated))
+        return sorted(found.values(), key=lambda one: (-one.probability, -one.score, one.fact))[:k]
 
     def similar(self, entity: str, k: int = 10) -> list[tuple[str, float]]:
         """The k entities whose vectors point most nearly the same way, with the cosine.
@@ -278,20 +278,20 @@ class Predictor:
         if k < 1:
             raise OptionError(f"k is {shown(k)}, but must be at least 1")
         places = best(scores, query.left_out, k)
-        truths = self._truths(query, scores, places)
+        probabilities = self._probabilities(query, scores, places)
         names = [query.state.name_of(place) for place in places]
         return [
-            Answer(name, float(scores[place]), truth, Explanation(query, name, k), self.calibration is not None)
-            for name, place, truth in zip(names, places, truths, strict=True)
+            Answer(name, float(scores[place]), probability, Explanation(query, name, k), self.calibration is not None)
+            for name, place, probability in zip(names, places, probabilities, strict=True)
         ]
 
-    def _truths(self, query: Query, scores: Scores, places: npt.NDArray[np.intp]) -> list[float]:
+    def _probabilities(self, query: Query, scores: Scores, places: npt.NDArray[np.intp]) -> list[float]:
         """Of candidates, given the scores of all."""
         if self.calibration is None:
             found = uncalibrated(scores, places, self._mind.blend is not None)
         else:
-            found = self.calibration.answers.truths(evidence(scores, query.left_out, places), query.relation)
-        return [float(truth) for truth in found]
+            found = self.calibration.answers.probabilities(evidence(scores, query.left_out, places), query.relation)
+        return [float(probability) for probability in found]
 
     def _neighbors(self, state: State, entity: str) -> Iterator[Neighbor]:
         mind, seat = self._mind, state.seat(entity)

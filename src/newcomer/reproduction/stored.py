@@ -49,10 +49,10 @@ def changed_settings(stored: Result, cell: Cell) -> str:
 
 
 def _other_verdicts(stored: Result, cell: Cell) -> str:
-    """Whether a network's triples were true by their scores, before they were by its truths."""
+    """Whether a network's triples were true by their scores, before they were by its probabilities."""
     by_scores = stored.get("thresholds") == "newcomers" and not stored.get("made_up_negatives")
     is_network = cell.config is not None and not cell.config.model.triple_classifier
-    return "verdicts were by scores, where a network's are by truths now" if by_scores and is_network else ""
+    return "verdicts were by scores, where a network's are by probabilities now" if by_scores and is_network else ""
 
 
 def _that_matter(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:

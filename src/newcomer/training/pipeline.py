@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from newcomer.config import NOTHING, Config, TrainingConfig
-from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, decides_by_truth
+from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, decides_by_probability
 from newcomer.graph import Graph, InductiveDataset, Vocabulary
 from newcomer.models.bundle import BundleParts, Thresholds, dataset_hash
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
@@ -119,9 +119,9 @@ class Fitted:
             )
         judged = {} if self.judge is None else triple_classifier_weights(self.judge)
         told = {} if self.paths is None else path_weights(self.paths)
-        # Where false triples were made up, a verdict goes by its truth, which was learned from the same ones.
+        # Where false triples were made up, a verdict goes by its probability, which was learned from the same ones.
         found = self.metrics.get(THRESHOLDS, {"made_up": True})
-        by_truth = found["made_up"] or decides_by_truth(self.metrics, self.config)
+        by_probability = found["made_up"] or decides_by_probability(self.metrics, self.config)
         return BundleParts(
             config=self.config,
             observed=self.dataset.observed,
@@ -130,7 +130,7 @@ class Fitted:
             dataset_name=source.name,
             dataset_hash=dataset_hash(source),
             metrics=self.metrics,
-            thresholds=None if by_truth else Thresholds(found["overall"], found["relations"]),
+            thresholds=None if by_probability else Thresholds(found["overall"], found["relations"]),
             auxiliary=self.dataset.auxiliary if len(self.dataset.auxiliary) else None,
             neighbors=inferred.neighbors,
             newcomer_neighbors=inferred.newcomer_neighbors,
@@ -276,7 +276,7 @@ class _Run:
         self, exam: HoldOut, ensemble_learner: EnsembleLearner, source: InductiveDataset, judge: Judge | None
     ) -> None:
         """See how often answers like these are right, and from which score on triples are true."""
-        self.listener.stage("calibrating truths")
+        self.listener.stage("calibrating probabilities")
         blended, seed = self.config.model.ensemble, self.config.seed
         scorer = (
             ensemble_learner.blended(_weights(self.state.blend, self._voices)) if blended else ensemble_learner.network
