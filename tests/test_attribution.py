@@ -11,8 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from test_company import ENTITIES, FACT, RELATIONS, SEEN
-from test_wide_paths import CPU, KINDS, ids, network_of, wide
+from test_wide import CPU, KINDS, ids, network_of, wide
 from torch import Tensor
 
 from newcomer.graph import Graph, TripleArray, Vocabulary
@@ -36,6 +35,7 @@ from newcomer.predictor import Chain, Predictor
 from nn_oracle import one_thread
 from test_hearing import facts_of
 from test_predictor import ATLANTIS, BLENDED, HEARING, forgetful, model, table
+from test_similarity import ENTITIES, FACT, RELATIONS, SEEN
 from training_world import FOLDED
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)

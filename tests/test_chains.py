@@ -13,7 +13,7 @@ from newcomer.rules.files.rule_table import write_rules
 from newcomer.rules.mining.chains import ChainResult, mine_chains
 from newcomer.rules.mining.chains_counting import ChainLimits
 from newcomer.rules.mining.horn import tail_side
-from newcomer.rules.mining.plan import chains, chains_counting
+from newcomer.rules.mining import chains, chains_counting
 from newcomer.rules.rule import COLUMNS, Kind, RuleSet
 
 EVERYTHING = ChainLimits(samples=30_000, min_hits=1, min_support=1, min_confidence=0.0, max_pairs=10**9)

@@ -8,8 +8,8 @@ import pytest
 from newcomer.errors import OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.rules.files.rule_table import write_rules
+from newcomer.rules.mining import constants
 from newcomer.rules.mining.constants import ConstantLimits, mine_constants
-from newcomer.rules.mining.plan import constants
 from newcomer.rules.rule import COLUMNS, Kind, RuleSet
 
 EVERYTHING = ConstantLimits(min_support=1, min_confidence=0.0)

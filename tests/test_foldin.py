@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from test_training import CPU, GRAPH, config_of, same, trained
 from torch import Tensor
 
 import newcomer
@@ -25,6 +24,7 @@ from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import fit
 from nn_oracle import Edge, edges_of, most_likely, one_thread, random_edges, unlikeliness
 from rule_oracle import graph_of, random_rows
+from test_training_embedding import CPU, GRAPH, config_of, same, trained
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 DIM, RELATIONS, SEEN = 6, 3, 9

@@ -13,8 +13,8 @@ import pytest
 from newcomer.errors import OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.rules.files.rule_table import write_rules
+from newcomer.rules.mining import horn
 from newcomer.rules.mining.horn import MiningLimits, improving, mine, tail_side
-from newcomer.rules.mining.plan import horn
 from newcomer.rules.rule import Kind, RuleSet
 
 EVERYTHING = MiningLimits(min_support=1, min_head_coverage=0.0)

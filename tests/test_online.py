@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_company import ENTITIES, FACT, RELATIONS, SEEN, Fact, company_of
 
 from newcomer.evaluation.alignment import scorer_for
 from newcomer.graph import Graph, TripleArray, Vocabulary
@@ -17,6 +16,7 @@ from newcomer.rules.rule import RuleSet, parse_rule
 from newcomer.rules.similarity import Company
 from nn_oracle import one_thread
 from test_predictor import BLENDED, HEARING, table, trained
+from test_similarity import ENTITIES, FACT, RELATIONS, SEEN, Fact, company_of
 from training_world import FOLDED, parts, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)

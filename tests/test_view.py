@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from test_training import CPU, GRAPH, SEEN, config_of
 
 from newcomer.models.embedding.model import Negatives
 from newcomer.models.embedding.registry import ENCODERS
 from newcomer.training.embedding import Trainer
 from newcomer.training.view import View, around, whole
 from nn_oracle import one_thread
+from test_training_embedding import CPU, GRAPH, SEEN, config_of
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)

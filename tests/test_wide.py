@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from test_company import ENTITIES, FACT, RELATIONS, SEEN, Fact
 
 from newcomer.evaluation.alignment import scorer_for
 from newcomer.graph import Graph, TripleArray, Vocabulary
@@ -19,6 +18,7 @@ from newcomer.training import ensemble as ensemble_learner
 from newcomer.training import propagation as path_training
 from newcomer.training.pipeline import Fitted, fit
 from nn_oracle import one_thread
+from test_similarity import ENTITIES, FACT, RELATIONS, SEEN, Fact
 from training_world import FOLDED, settings, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
