@@ -36,7 +36,7 @@ from newcomer.models.sparse import Rows, weighted_sum
 from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.propagation import PropagationTrainer
-from newcomer.training.runtime import DEVICES, choose_device
+from newcomer.models.device import DEVICES, choose_device
 
 EPOCHS = 5
 EPOCH_SECONDS, FIT_SECONDS = 1.5, 180.0

@@ -39,7 +39,8 @@ from newcomer.training.ensemble_weights import Examples, examples, weights_for
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import Fitted, fit
 from newcomer.training.propagation import PropagationTrainer
-from newcomer.training.runtime import DEVICES, choose_device, settled, steady
+from newcomer.training.runtime import settled, steady
+from newcomer.models.device import DEVICES, choose_device
 
 RULE_VOICES = ("order", "confidence", "odds")
 TOGETHER = {  # what is left out at once

@@ -25,7 +25,7 @@ from newcomer.files import fresh_file
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.plans import cells_of, load_plan
 from newcomer.training.pipeline import fit
-from newcomer.training.runtime import DEVICES
+from newcomer.models.device import DEVICES
 
 NETWORKS = ("mean", "lstm", "lan", "vn")
 DECODERS = ("distmult", "transe", "complex")

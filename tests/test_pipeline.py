@@ -26,7 +26,8 @@ from newcomer.training.holdout import HoldOut
 from newcomer.training.journal import CHECKPOINT, METRICS
 from newcomer.training.pipeline import Fitted, Listener, fit, is_due
 from newcomer.training.preparation import Prepared, prepare
-from newcomer.training.runtime import choose_device, half_precision
+from newcomer.training.runtime import half_precision
+from newcomer.models.device import choose_device
 from nn_oracle import one_thread
 from training_world import StopAfter, Stopped, choosing, parts, settings, weights, world
 

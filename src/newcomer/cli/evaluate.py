@@ -301,7 +301,7 @@ def case_of(
 ) -> "Case":
     """What is measured, with the device by name."""
     from newcomer.evaluation.report import Case
-    from newcomer.training.runtime import choose_device
+    from newcomer.models.device import choose_device
 
     return Case(bundle, dataset, choose_device(device), threads, seed, cut, thresholds)
 

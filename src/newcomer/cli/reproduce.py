@@ -98,9 +98,9 @@ def _write_page(results: Path, page: Path) -> None:
 
 def _workshop(results: Path, data_root: Path | None, device: str, threads: int | None) -> "Workshop":
     from newcomer.errors import DatasetError
+    from newcomer.models.device import choose_device
     from newcomer.reproduction.cells import Workshop
     from newcomer.reproduction.sources import Sources
-    from newcomer.training.runtime import choose_device
 
     choose_device(device)
     if data_root is not None and not data_root.is_dir():

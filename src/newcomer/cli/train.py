@@ -74,8 +74,8 @@ def train(
     refuse_input(place, locate(data))
     known = None if rules is None else read_rules(rules, dataset.relations, dataset.entities)
     with training_folder(place, resume, force) as folder:
+        from newcomer.models.device import choose_device
         from newcomer.training.pipeline import decided, fit
-        from newcomer.training.runtime import choose_device
 
         machine = choose_device(device)
         planned = decided(settings, dataset, machine, folder, resume)

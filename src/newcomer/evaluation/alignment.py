@@ -1,12 +1,11 @@
-"""A trained model, or its rules alone, at work on a data set: whatever ids the two have, names decide.
+"""A trained model, or its rules alone, asked about a data set: whatever ids the two have, names decide.
 
-The *world* of a model on a data set holds the model's names first, in its order, then those that only the data set has.
-Its observed graph is the one that was trained on. Every other known fact of the data set is auxiliary: it tells about
-newcomers and changes nothing about those the model knows. So the protocol needs no mention here: a transductive model
-has the newcomers' facts in its observed graph, and one without final fit meets those who were held out as newcomers.
+The facts of a data set that the model was not trained on tell of newcomers, and change nothing about the entities that
+the model knows. So the protocol needs no mention here: a transductive model has the newcomers' facts in its observed
+graph, and one without final fit meets those who were held out as newcomers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,52 +14,73 @@ import pyarrow as pa
 import torch
 
 from newcomer.errors import DatasetError
-from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, TripleArray, Vocabulary
+from newcomer.graph import (
+    UNKNOWN,
+    Graph,
+    Ids,
+    InductiveDataset,
+    Mask,
+    Overlay,
+    TripleArray,
+    Vocabulary,
+    about_newcomers,
+)
 from newcomer.models.bundle import Bundle
-from newcomer.models.embedding.scorer import ModelScorer
-from newcomer.models.ensemble import EnsembleScorer
-from newcomer.models.grounding import ground as ground
-from newcomer.models.propagation.wide import path_scorer
+from newcomer.models.engine import InferenceEngine, SnapshotScorer
 from newcomer.models.scorer import Scorer
-from newcomer.models.serialisation import ensemble_weights_of, load_model, paths_of
-from newcomer.models.triple_classifier import TripleClassifierScorer, triple_classifier_of
+from newcomer.models.serialisation import load_model, load_newcomers
+from newcomer.models.trained import StoredNewcomers
+from newcomer.models.triple_classifier import TripleClassifierScorer
 from newcomer.rules.limits import thread_count
-from newcomer.rules.ranking import RuleRanker
-from newcomer.rules.similarity import Company
+from newcomer.rules.ranking import RuleRanker, RuleScorer
 
 
 @dataclass(frozen=True, eq=False)
-class World:
-    """A data set as a model sees it, and what the ids of the data set are there."""
+class Alignment:
+    """A data set in a model's ids: its names first, in its order, then those that only the data set has."""
 
-    dataset: InductiveDataset
+    observed: Graph
+    facts: TripleArray  # known facts of the data set that the model was not trained on
     entities: Ids  # of each entity of the data set
     relations: Ids  # of each oriented relation of the data set; UNKNOWN where the model has none of that name
 
     @classmethod
-    def of(cls, bundle: Bundle, dataset: InductiveDataset) -> "World":
-        """The world of a model on a data set."""
+    def of(cls, bundle: Bundle, dataset: InductiveDataset) -> "Alignment":
+        """A data set in the ids of a model."""
         known, relations = bundle.observed, _oriented(bundle.observed.relations, dataset.relations)
         if not (relations != UNKNOWN).any():
             raise DatasetError(f"the model knows none of the relations of {dataset.name}; give data of the same kind")
         entities = known.entities.ids(dataset.entities.names).copy()
         others = np.flatnonzero(entities == UNKNOWN)
         entities[others] = np.arange(len(others)) + len(known.entities)
-        names = [known.entities.names, dataset.entities.names.take(pa.array(others))]
-        vocabulary = Vocabulary(pa.concat_arrays(names))
-        observed = Graph.build(vocabulary, known.relations, known.triples)
+        observed = known
+        if len(others):
+            names = [known.entities.names, dataset.entities.names.take(pa.array(others))]
+            observed = Graph.build(Vocabulary(pa.concat_arrays(names)), known.relations, known.triples)
         facts = dataset.known_facts().triples
         stated = TripleArray(entities[facts.heads], relations[facts.relations], entities[facts.tails])
         stated = stated.take(stated.relations != UNKNOWN)
         stated = stated.take(~observed.contains(stated.heads, stated.relations, stated.tails))
-        auxiliary = Graph.build(vocabulary, known.relations, stated)
-        nothing = TripleArray.empty()
-        return cls(InductiveDataset(dataset.name, observed, auxiliary, nothing, nothing), entities, relations)
+        return cls(observed, stated, entities, relations)
 
     def knows(self, relations: Ids) -> Mask:
         """For each oriented relation of the data set, whether the model has it."""
         known: Mask = self.relations[relations] != UNKNOWN
         return known
+
+    def is_stored(self, bundle: Bundle) -> bool:
+        """Whether the model was written with just these newcomers and facts."""
+        if len(self.observed.entities) != len(bundle.observed.entities):
+            return False
+        num_seen = int(self.observed.degrees.nonzero()[0].max(initial=-1)) + 1
+        stored = TripleArray.empty() if bundle.auxiliary is None else bundle.auxiliary.triples
+        mine, stored = (_rows(about_newcomers(facts, num_seen)) for facts in (self.facts, stored))
+        return np.array_equal(mine, stored)
+
+
+def _rows(facts: TripleArray) -> Ids:
+    found: Ids = np.unique(facts.rows, axis=0)
+    return found
 
 
 def _oriented(known: Vocabulary, asked: Vocabulary) -> Ids:
@@ -69,91 +89,80 @@ def _oriented(known: Vocabulary, asked: Vocabulary) -> Ids:
     return np.concatenate([plain, inverse]).astype(np.int32)
 
 
-class WorldScorer:
-    """A scorer of a world, asked with the ids of the data set; of a relation that the model lacks all scores are 0."""
+class AlignedScorer:
+    """A scorer asked with the ids of a data set; for a relation that the model lacks all scores are 0."""
 
-    def __init__(self, inner: Scorer, world: World) -> None:
-        self.inner, self.world = inner, world
-        everyone = np.arange(len(world.dataset.entities))
-        self.same = np.array_equal(world.entities, everyone)
+    def __init__(self, inner: Scorer, alignment: Alignment) -> None:
+        self.inner, self.alignment = inner, alignment
+        self._same = np.array_equal(alignment.entities, np.arange(len(alignment.observed.entities)))
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[Any]:
         """One row of scores a query."""
-        rows = np.zeros((len(entities), len(self.world.entities)), dtype=np.float64)
-        known = self.world.knows(relations)
+        rows = np.zeros((len(entities), len(self.alignment.entities)), dtype=np.float64)
+        known = self.alignment.knows(relations)
         if known.any():
-            asked = self.world.entities[entities[known]], self.world.relations[relations[known]]
+            asked = self.alignment.entities[entities[known]], self.alignment.relations[relations[known]]
             found = self.inner.scores(*asked)
-            found = found if self.same else found[:, self.world.entities]
+            found = found if self._same else found[:, self.alignment.entities]
             if known.all():
                 return found
             rows[known] = found
         return rows
 
 
-class ModelWorldScorer(WorldScorer):
-    """The same for a model, by its network or by network and rules together, which scores single triples too.
+class AlignedModel(AlignedScorer):
+    """The same for a trained model, which scores single triples too: by its triple classifier, where it has one."""
 
-    Where the model has a judge, single triples are left to it.
-    """
-
-    inner: ModelScorer | EnsembleScorer
+    inner: SnapshotScorer
 
     def __init__(
-        self, inner: ModelScorer | EnsembleScorer, world: World, judge: TripleClassifierScorer | None = None
+        self, inner: SnapshotScorer, alignment: Alignment, classifier: TripleClassifierScorer | None = None
     ) -> None:
-        super().__init__(inner, world)
-        self.judge = judge
+        super().__init__(inner, alignment)
+        self.classifier = classifier
 
     @property
-    def network(self) -> WorldScorer | None:
-        """The network alone, where rules have a say beside it."""
-        return WorldScorer(self.inner.network, self.world) if isinstance(self.inner, EnsembleScorer) else None
+    def embedding(self) -> AlignedScorer | None:
+        """The embedding alone, where it is part of an ensemble."""
+        if self.inner.weights is None:
+            return None
+        alone = SnapshotScorer(self.inner.engine, self.inner.snapshot, embedding_only=True)
+        return AlignedScorer(alone, self.alignment)
 
     def triple_scores(self, heads: Ids, relations: Ids, tails: Ids) -> npt.NDArray[np.float64]:
         """A score a triple."""
         scores = np.zeros(len(heads), dtype=np.float64)
-        known = self.world.knows(relations)
+        known = self.alignment.knows(relations)
         if known.any():
-            ends = self.world.entities[heads[known]], self.world.entities[tails[known]]
-            scores[known] = (self.judge or self.inner).triple_scores(
-                ends[0], self.world.relations[relations[known]], ends[1]
-            )
+            ends = self.alignment.entities[heads[known]], self.alignment.entities[tails[known]]
+            along = self.alignment.relations[relations[known]]
+            scores[known] = (self.classifier or self.inner).triple_scores(ends[0], along, ends[1])
         return scores
 
 
 def scorer_for(
     bundle: Bundle, dataset: InductiveDataset, device: torch.device | None = None, threads: int | None = None
-) -> ModelWorldScorer:
-    """A trained model ready to be asked about a data set, with newcomers embedded by their facts and virtual facts."""
-    world, settings = World.of(bundle, dataset), bundle.config.model
-    model, labels, graph = load_model(bundle, device, threads)
-    arrived = world.dataset
-    virtual = ground(bundle.rules, arrived.own_facts, arrived.newcomers, bundle.config, threads)
-    options = settings.labels, settings.soft_label_c, settings.constrained
-    network = ModelScorer(model, graph, labels, arrived, virtual, *options)
-    judge = triple_classifier_of(bundle.weights, bundle.observed.num_relations)
-    judging = None if judge is None else TripleClassifierScorer(judge, arrived.known_facts())
-    weights = ensemble_weights_of(bundle)
-    if weights is None:
-        return ModelWorldScorer(network, world, judging)
-    paths, place = paths_of(bundle), device or torch.device("cpu")
-    asked = (
-        None if paths is None else path_scorer(paths, arrived, graph.num_entities, place, settings.propagates_newcomers)
-    )
-    company = None
-    if settings.graph_statistics:
-        company = Company.of(arrived.observed, arrived.auxiliary.triples, graph.num_entities)
-    blended = EnsembleScorer(network, _ranker(bundle, world, threads, company), weights, asked)
-    return ModelWorldScorer(blended, world, judging)
+) -> AlignedModel:
+    """A trained model ready to be asked about a data set: the engine of a predictor that knows the same facts."""
+    alignment = Alignment.of(bundle, dataset)
+    model, stored = load_model(bundle, device, threads), load_newcomers(bundle, device)
+    if not alignment.is_stored(bundle):
+        model, stored = replace(model, observed=alignment.observed), StoredNewcomers(alignment.facts)
+    engine = InferenceEngine(model, stored, threads)
+    classifier = None
+    if model.triple_classifier is not None:
+        known = Graph.build(alignment.observed.entities, alignment.observed.relations, _known(alignment))
+        classifier = TripleClassifierScorer(model.triple_classifier, known)
+    return AlignedModel(SnapshotScorer(engine, engine.initial), alignment, classifier)
 
 
-def rule_scorer_for(bundle: Bundle, dataset: InductiveDataset, threads: int | None = None) -> WorldScorer:
-    """The rules of a trained model without the network, on the same facts."""
-    world = World.of(bundle, dataset)
-    return WorldScorer(_ranker(bundle, world, threads), world)
+def _known(alignment: Alignment) -> TripleArray:
+    rows = np.concatenate([alignment.observed.triples.rows, alignment.facts.rows])
+    return TripleArray.of(rows)
 
 
-def _ranker(bundle: Bundle, world: World, threads: int | None, company: Company | None = None) -> RuleRanker:
-    facts, observed = world.dataset.own_facts, world.dataset.observed
-    return RuleRanker.build(bundle.rules, facts, observed, threads=thread_count(threads), company=company)
+def rule_scorer_for(bundle: Bundle, dataset: InductiveDataset, threads: int | None = None) -> AlignedScorer:
+    """The rules of a trained model alone, on the same facts."""
+    alignment = Alignment.of(bundle, dataset)
+    overlay = Overlay.of(alignment.observed, alignment.facts)
+    return AlignedScorer(RuleScorer(RuleRanker.of(bundle.rules), overlay, thread_count(threads)), alignment)

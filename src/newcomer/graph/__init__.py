@@ -1,5 +1,6 @@
 """Names and ids, graphs and data sets: everything after this room works on int32 ids."""
 
+from newcomer.graph.overlay import AnswerCounts, Base, Overlay, OverlayArrays, about_newcomers
 from newcomer.graph.types import (
     UNKNOWN,
     Adjacency,
@@ -20,13 +21,18 @@ from newcomer.graph.types import (
 __all__ = [
     "UNKNOWN",
     "Adjacency",
+    "AnswerCounts",
+    "Base",
     "Graph",
     "Ids",
     "InductiveDataset",
     "Mask",
     "Offsets",
+    "Overlay",
+    "OverlayArrays",
     "TripleArray",
     "Vocabulary",
+    "about_newcomers",
     "concatenate",
     "read_only",
     "seen_count",

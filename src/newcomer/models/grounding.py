@@ -3,7 +3,7 @@
 import numpy as np
 
 from newcomer.config import Config, RulesConfig
-from newcomer.graph import Adjacency, Graph, Ids
+from newcomer.graph import Graph, Ids, Overlay
 from newcomer.graph.types import seen_count
 from newcomer.rules.limits import thread_count
 from newcomer.rules.mining.symmetric_paths import PathLimits
@@ -14,18 +14,18 @@ from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, v
 def ground_seen(rules: RuleSet, observed: Graph, config: Config, threads: int | None = None) -> VirtualNeighbors | None:
     """What the rules conclude about those who are trained on, from observed facts."""
     everyone = np.arange(seen_count(observed), dtype=np.int32)
-    return ground(rules, observed.adjacency, everyone, config, threads)
+    return ground(rules, Overlay.of(observed), everyone, config, threads)
 
 
 def ground(
-    rules: RuleSet, facts: Adjacency, entities: Ids, config: Config, threads: int | None
+    rules: RuleSet, overlay: Overlay, entities: Ids, config: Config, threads: int | None
 ) -> VirtualNeighbors | None:
-    """What the rules, and symmetric paths if they are asked for, conclude about these entities from these facts."""
+    """What the rules, and symmetric paths if they are asked for, conclude about these entities from their own facts."""
     wanted = config.rules
     if config.model.labels == "none" or not (len(rules) or wanted.paths):
         return None
     paths = PathLimits(walks=wanted.walks) if wanted.paths else None
-    return virtual_neighbors(rules, facts, entities, limits_of(wanted), paths, config.seed, thread_count(threads))
+    return virtual_neighbors(rules, overlay, entities, limits_of(wanted), paths, config.seed, thread_count(threads))
 
 
 def limits_of(wanted: RulesConfig) -> NeighborLimits:

@@ -1,14 +1,15 @@
-"""Between a fitted model and its folder: what is stored, and how the model is built again from it.
+"""Between a trained model and its folder: what is stored, and how the model is built again from it.
 
-The weights are those of the network and beside them, by name,
+The weights are those of the embedding and beside them, by name,
 
-    labels             the truth of each virtual triple of those trained on
+    labels             the truth of each virtual triple of seen entities
     support            what rules add to that truth, before it is weighed; where answers are scored by their labels
     newcomer_labels    both for the newcomers that are stored with the model
     newcomer_support
-    blend              where rules have a say beside the network, how far each is believed (`newcomer.models.ensemble`)
-    paths.*            what paths say, where they have a say (`newcomer.models.propagation.own`)
-    judge.*            what judges triples, where there is such a thing (`newcomer.training.triple_classifier`)
+    newcomer_vectors   their vectors, where these follow from facts alone
+    ensemble           the weights of the features (`newcomer.models.ensemble`)
+    propagation.*      those of the propagation network (`newcomer.models.propagation.scorer`)
+    triple_classifier.*  those of the triple classifier (`newcomer.models.triple_classifier`)
 
 Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long; a model
 that was written without them is loaded by inferring them again.
@@ -21,32 +22,38 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from newcomer.config import Config
 from newcomer.errors import DatasetError
-from newcomer.graph import InductiveDataset
-from newcomer.graph.types import seen_count
+from newcomer.graph import TripleArray, about_newcomers, seen_count
 from newcomer.models.bundle import Bundle, Weights
-from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.embedding.model import Model
+from newcomer.models.embedding.graph_tensors import build_graph_tensors
 from newcomer.models.embedding.registry import build_model
-from newcomer.models.embedding.scorer import ModelScorer, rule_support, virtual_labels
-from newcomer.models.ensemble import KINDS, features_of
-from newcomer.models.grounding import ground, ground_seen, limits_of
-from newcomer.models.propagation.network import PATHS, Propagation
-from newcomer.models.propagation.own import propagation_of
-from newcomer.models.triple_classifier import JUDGE
+from newcomer.models.engine import InferenceEngine
+from newcomer.models.ensemble import KINDS
+from newcomer.models.ensemble import Weights as EnsembleWeights
+from newcomer.models.features import feature_names
+from newcomer.models.grounding import ground_seen, limits_of
+from newcomer.models.propagation.network import PATHS
+from newcomer.models.propagation.scorer import propagation_of, propagation_weights
+from newcomer.models.trained import StoredNewcomers, TrainedModel
+from newcomer.models.triple_classifier import JUDGE, triple_classifier_of, triple_classifier_weights
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.virtual_neighbors import VirtualNeighbors, about_those
+from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
-LABELS, BLEND, SUPPORT = "labels", "blend", "support"
+LABELS, ENSEMBLE, SUPPORT = "labels", "ensemble", "support"
 NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS = "newcomer_labels", "newcomer_support", "newcomer_vectors"
-BESIDE = (LABELS, BLEND, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS)
+BESIDE = (LABELS, ENSEMBLE, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS)
 
 
-def weights_of(model: Model, labels: Tensor, blend: npt.NDArray[np.float32] | None = None) -> Weights:
+def weights_of(model: TrainedModel) -> Weights:
     """All trained numbers by name, as arrays."""
-    found = _arrays({**model.state_dict(), LABELS: labels})
-    return found if blend is None else {**found, BLEND: blend}
+    found = _arrays({**model.embedding.state_dict(), LABELS: model.labels})
+    if model.weights is not None:
+        found[ENSEMBLE] = model.weights
+    if model.propagation is not None:
+        found |= propagation_weights(model.propagation)
+    if model.triple_classifier is not None:
+        found |= triple_classifier_weights(model.triple_classifier)
+    return found
 
 
 def _arrays(tensors: dict[str, Tensor]) -> dict[str, npt.NDArray[np.floating]]:
@@ -62,54 +69,29 @@ class Inferred:
     weights: Weights = field(default_factory=dict)
 
 
-def inferred_by(
-    model: Model,
-    labels: Tensor,
-    graph: GraphTensors,
-    neighbors: VirtualNeighbors | None,
-    dataset: InductiveDataset,
-    rules: RuleSet,
-    config: Config,
-    threads: int | None = None,
-) -> Inferred:
-    """The virtual neighbours of those trained on, in this graph, and of the newcomers, with their labels."""
-    if neighbors is None:
+def inferred_by(model: TrainedModel, facts: TripleArray, threads: int | None = None) -> Inferred:
+    """The virtual neighbours of seen entities and of the newcomers of these facts, with their labels."""
+    if model.neighbors is None:
         return Inferred()
-    settings, arrived = config.model, _ground_newcomers(dataset, rules, config, threads)
+    settings, found = model.config.model, dict[str, Tensor]()
     scores_labels = settings.constrained and settings.labels == "soft"
-    options = settings.labels, settings.soft_label_c
-
-    def scorer(virtual: VirtualNeighbors | None) -> ModelScorer:
-        return ModelScorer(model, graph, labels, dataset, virtual, *options)
-
-    by_facts = scorer(None).states
-    found: dict[str, Tensor] = {}
-    if scores_labels:
-        found[SUPPORT] = rule_support(model, by_facts, graph, _every(graph))
-    if arrived is not None:
-        newcomers = build_graph_tensors(dataset.auxiliary, len(dataset.entities), arrived, labels.device)
-        every = _every(newcomers)
-        found[NEWCOMER_LABELS] = virtual_labels(model, by_facts, newcomers, every, *options)
-        if not model.encoder.hears_virtual:  # then this is who they are, and solving for all of them takes its time
-            found[NEWCOMER_VECTORS] = by_facts.layers[0][graph.num_entities :]
-        if scores_labels:
-            found[NEWCOMER_SUPPORT] = rule_support(model, scorer(arrived).states, newcomers, every)
-    chosen = limits_of(config.rules).chosen(rules)
-    of_seen, of_newcomers = (None if one is None else _of_all(one, rules, chosen) for one in (neighbors, arrived))
+    engine = InferenceEngine(model, StoredNewcomers(facts), threads)
+    if scores_labels and engine.encoder.support is not None:
+        found[SUPPORT] = engine.encoder.support
+    virtual = None
+    if engine.initial.members and len(about_newcomers(facts, model.num_seen)):
+        encoded = engine.with_virtual_neighbors(engine.initial.members[0].encoded)
+        virtual = encoded.virtual
+        found[NEWCOMER_LABELS] = encoded.labels
+        if not model.embedding.encoder.hears_virtual:  # then the vectors follow from facts alone
+            found[NEWCOMER_VECTORS] = encoded.states.layers[0][len(encoded.near) :]
+        if scores_labels and encoded.support is not None:
+            found[NEWCOMER_SUPPORT] = encoded.support
+    chosen = limits_of(model.config.rules).chosen(model.rules)
+    of_seen, of_newcomers = (
+        None if one is None else _of_all(one, model.rules, chosen) for one in (model.neighbors, virtual)
+    )
     return Inferred(of_seen, of_newcomers, _arrays(found))
-
-
-def _ground_newcomers(
-    dataset: InductiveDataset, rules: RuleSet, config: Config, threads: int | None
-) -> VirtualNeighbors | None:
-    if len(dataset.newcomers) == 0:
-        return None
-    found = ground(rules, dataset.own_facts, dataset.newcomers, config, threads)
-    return None if found is None else about_those(found, dataset.newcomers, seen_count(dataset.observed))
-
-
-def _every(graph: GraphTensors) -> Tensor:
-    return torch.arange(len(graph.virtual), device=graph.virtual.device)
 
 
 def _of_all(found: VirtualNeighbors, rules: RuleSet, chosen: npt.NDArray[np.intp]) -> VirtualNeighbors:
@@ -127,45 +109,78 @@ def with_neighbors(bundle: Bundle, threads: int | None = None) -> Bundle:
     return replace(bundle, neighbors=ground_seen(bundle.rules, bundle.observed, bundle.config, threads))
 
 
-def load_model(
-    bundle: Bundle, device: torch.device | None = None, threads: int | None = None
-) -> tuple[Model, Tensor, GraphTensors]:
-    """The model of a bundle, the labels of its virtual triples, and the graph of those it knows."""
+def load_model(bundle: Bundle, device: torch.device | None = None, threads: int | None = None) -> TrainedModel:
+    """The trained model of a folder."""
     place, config = device or torch.device("cpu"), bundle.config
-    num_seen, neighbors = seen_count(bundle.observed), with_neighbors(bundle, threads).neighbors
-    graph = build_graph_tensors(bundle.observed, num_seen, neighbors, place)
+    num_seen, bundle = seen_count(bundle.observed), with_neighbors(bundle, threads)
+    graph = build_graph_tensors(bundle.observed, num_seen, bundle.neighbors, place)
     model = build_model(config.model, num_seen, bundle.observed.num_relations, config.seed)
-    labels = beside(bundle, LABELS, place)
+    labels = _beside(bundle, LABELS, place)
     labels = torch.empty(0, device=place) if labels is None else labels
     _check_count("labels for", labels, len(graph.virtual))
     own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((JUDGE, PATHS))]
-    tensors = {name: torch.from_numpy(bundle.weights[name].copy()) for name in own}
     try:
-        model.load_state_dict(tensors)
+        model.load_state_dict({name: torch.from_numpy(bundle.weights[name].copy()) for name in own})
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:160]
         raise DatasetError(f"the weights do not fit the settings ({reason}); train the model again") from None
-    return model.to(place).eval(), labels, graph
+    return TrainedModel(
+        config,
+        bundle.observed,
+        bundle.rules,
+        model.to(place).eval(),
+        graph,
+        labels,
+        bundle.neighbors,
+        _beside(bundle, SUPPORT, place, len(graph.virtual)),
+        _ensemble_weights_of(bundle),
+        propagation_of(bundle.weights, bundle.observed.num_relations),
+        triple_classifier_of(bundle.weights, bundle.observed.num_relations),
+    )
 
 
-def ensemble_weights_of(bundle: Bundle) -> npt.NDArray[np.float32] | None:
-    """How far each voice is believed, where rules have a say beside the network: all kinds of weights, or the first."""
-    found: npt.NDArray[np.float32] | None = bundle.weights.get(BLEND)
-    company, has_paths = bundle.config.model.graph_statistics, any(name.startswith(PATHS) for name in bundle.weights)
-    count = len(features_of(company, has_paths))
-    if found is not None and found.shape[-1:] == (count + 1,) and bundle.config.model.propagation and not has_paths:
-        raise DatasetError("the model weighs what paths say, but their weights are missing; train it again")
-    if found is not None and found.shape not in ((count,), *((kinds, count) for kinds in range(2, len(KINDS) + 1))):
-        raise DatasetError("the model weighs network and rules as no longer done; train it again with this version")
+def load_newcomers(bundle: Bundle, device: torch.device | None = None) -> StoredNewcomers:
+    """The newcomers that a model was written with."""
+    place = device or torch.device("cpu")
+    if bundle.auxiliary is None:
+        return StoredNewcomers()
+    facts, virtual = bundle.auxiliary.triples, bundle.newcomer_neighbors
+    if virtual is None or NEWCOMER_LABELS not in bundle.weights:
+        return StoredNewcomers(facts)
+    labels = _beside(bundle, NEWCOMER_LABELS, place, len(virtual))
+    support = _beside(bundle, NEWCOMER_SUPPORT, place, len(virtual))
+    return StoredNewcomers(facts, virtual, labels, support, _stored_vectors(bundle, place))
+
+
+def load_engine(bundle: Bundle, device: torch.device | None = None, threads: int | None = None) -> InferenceEngine:
+    """The inference engine of a folder, with the newcomers that the model was written with."""
+    return InferenceEngine(load_model(bundle, device, threads), load_newcomers(bundle, device), threads)
+
+
+def _stored_vectors(bundle: Bundle, device: torch.device) -> Tensor | None:
+    """(newcomers, d): the stored newcomers as they were solved for when the model was written, if they were."""
+    vectors = _beside(bundle, NEWCOMER_VECTORS, device)
+    expected = len(bundle.observed.entities) - seen_count(bundle.observed), bundle.config.model.dim
+    if vectors is not None and vectors.shape != expected:
+        shape = " x ".join(map(str, vectors.shape))
+        wanted = f"{expected[0]} x {expected[1]}"
+        raise DatasetError(f"the model has {NEWCOMER_VECTORS} of {shape}, not {wanted}; train it again")
+    return vectors
+
+
+def _ensemble_weights_of(bundle: Bundle) -> EnsembleWeights | None:
+    """The weights of the features, where the model has an ensemble."""
+    found: EnsembleWeights | None = bundle.weights.get(ENSEMBLE)
+    has_network = any(name.startswith(PATHS) for name in bundle.weights)
+    count = len(feature_names(bundle.config.model.graph_statistics, has_network))
+    if found is not None and found.shape[-1:] == (count + 1,) and bundle.config.model.propagation and not has_network:
+        raise DatasetError("the ensemble has a propagation network, but its weights are missing; train the model again")
+    if found is not None and found.shape != (len(KINDS), count):
+        raise DatasetError("the ensemble's weights do not fit its features; train the model again with this version")
     return found
 
 
-def paths_of(bundle: Bundle) -> Propagation | None:
-    """What paths have taught the model, where it has learned from them."""
-    return propagation_of(bundle.weights, bundle.observed.num_relations)
-
-
-def beside(bundle: Bundle, name: str, device: torch.device, count: int | None = None) -> Tensor | None:
+def _beside(bundle: Bundle, name: str, device: torch.device, count: int | None = None) -> Tensor | None:
     """One of the tensors that are stored beside the weights, if it is there; of so many numbers."""
     if name not in bundle.weights:
         return None

@@ -134,7 +134,7 @@ def _question(relation: int, entity: str, names: Names) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Company:
+class RelationCooccurrence:
     """Which oriented relations the entities of a graph have: a row (whose, relation) each, every pair once."""
 
     whose: npt.NDArray[np.int64]
@@ -143,7 +143,7 @@ class Company:
     num_relations: int
 
     @classmethod
-    def of(cls, observed: Graph) -> "Company":
+    def of(cls, observed: Graph) -> "RelationCooccurrence":
         """Of a graph."""
         rows, size = observed.adjacency, 2 * observed.num_relations
         starts = np.repeat(np.arange(len(rows.offsets) - 1, dtype=np.int64), np.diff(rows.offsets))

@@ -12,10 +12,12 @@ import numpy.typing as npt
 import torch
 
 from newcomer.graph import Mask
+from newcomer.models.embedding.newcomers import EncodedComponent
+from newcomer.models.embedding.scorer import Scores
+from newcomer.models.features import Column
 from newcomer.predictor.answers import Alike, Chain, Grounding, Weighed
-from newcomer.predictor.engine import InferenceEngine, Scores
-from newcomer.predictor.fact_store import Fact, Group, Triple
-from newcomer.predictor.snapshot import State
+from newcomer.predictor.fact_store import Fact, NamedComponent, Triple
+from newcomer.predictor.snapshot import Arrivals, NamedSnapshot, words_at
 from newcomer.rules.online import OnlineRules
 from newcomer.rules.rule import NONE
 from newcomer.rules.virtual_neighbors import LOGIC, PATH, VirtualNeighbors
@@ -26,54 +28,55 @@ TRIES = 20  # facts that are left out in turn to find the one that an answer han
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What was asked: (entity, oriented relation, ?), in which state, and whom a ranking leaves out."""
+    """What was asked: (entity, oriented relation, ?), in which snapshot, and whom a ranking leaves out."""
 
-    mind: InferenceEngine
-    state: State
+    arrivals: Arrivals
+    snapshot: NamedSnapshot
     entity: str
     relation: int
     left_out: Mask
 
     def triple(self, answer: str) -> Fact:
         """The fact that an answer states."""
-        size = self.mind.model.num_relations
+        size = len(self.arrivals.names.relations)
         ends = (self.entity, answer) if self.relation < size else (answer, self.entity)
         return ends[0], self.relation % size, ends[1]
 
-    def rank_in(self, state: State, answer: str) -> int | None:
-        """The answer's place in another state, among the candidates of this query; None where an end is gone."""
-        if not all(name in state.seats or self.mind.names.seen(name) >= 0 for name in (self.entity, answer)):
+    def rank_in(self, snapshot: NamedSnapshot, answer: str) -> int | None:
+        """The answer's rank in another snapshot, among the candidates of this query; None where an end is gone."""
+        names = self.arrivals.names
+        if not all(name in snapshot or names.seen(name) >= 0 for name in (self.entity, answer)):
             return None
-        scores = self.mind.scores(state, self.entity, self.relation)
-        place, seen = state.candidate(answer), self.mind.names.num_seen
-        mask = np.zeros(len(scores), dtype=bool)
+        scores = self.arrivals.engine.scores(snapshot.graph, snapshot.id(self.entity), self.relation)
+        place, seen = snapshot.id(answer), names.num_seen
+        mask = ~snapshot.graph.is_present
         mask[:seen] = self.left_out[:seen]
-        for other in np.flatnonzero(self.left_out[seen:]):
-            name = self.state.newcomers[other]
-            if name in state.seats:
-                mask[state.place(name)] = True
+        for other in np.flatnonzero(self.left_out[seen:] & self.snapshot.graph.is_present[seen:]) + seen:
+            name = self.snapshot.name_of(int(other))
+            if name in snapshot:
+                mask[snapshot.id(name)] = True
         mask[place] = False
         return rank_of(scores, place, mask)
 
     @cached_property
     def weighed(self) -> tuple[Weighed, ...]:
         """The entity's known facts by the attention they have; the same for all answers."""
-        return attention(self.mind, self.state, self.entity, self.relation)
+        return attention(self.arrivals, self.snapshot, self.entity, self.relation)
 
     @cached_property
-    def parts(self) -> dict[str, Scores]:
-        """What each voice adds to the scores of all candidates."""
-        return self.mind.parts(self.state, self.entity, self.relation)
+    def parts(self) -> dict[str, Column]:
+        """What each feature adds to the scores of all candidates."""
+        return self.arrivals.engine.parts(self.snapshot.graph, self.snapshot.id(self.entity), self.relation)
 
     @cached_property
-    def ties(self) -> OnlineRules | None:
-        """What speaks beside rules, if anything does; the same for all answers."""
-        return self.mind.ties(self.state, self.relation)
+    def online(self) -> OnlineRules | None:
+        """The online rules of the relation, if it has any; the same for all answers."""
+        return self.arrivals.engine.online_rules(self.snapshot.graph, self.relation)
 
     @cached_property
-    def tied(self) -> set[str]:
-        """The newcomers that rules may come to from the entity, if that is new."""
-        return self.mind.tied(self.state.book, self.entity)
+    def connected(self) -> set[str]:
+        """The newcomers that rules may lead to from the entity, if that is new."""
+        return self.arrivals.connected(self.snapshot.store, self.entity)
 
     @cached_property
     def conclusions(self) -> dict[str, "Conclusions"]:
@@ -83,45 +86,72 @@ class Query:
     def concluded(self, name: str) -> "Conclusions":
         """What rules conclude of the relation about an entity."""
         if name not in self.conclusions:
-            mind, new = self.mind, name in self.state.seats
-            group = mind.group(self.state, name) if new else None
-            entity = mind.names.seen(name) if group is None else group.id(name)
-            paths = self._paths(name, group)
-            relation = self.relation % mind.model.num_relations
-            logic = mind.walks.conclusions(group, entity, relation, walk=paths is None)
-            self.conclusions[name] = Conclusions(mind, group, logic, paths)
+            arrivals, new = self.arrivals, name in self.snapshot
+            component = arrivals.component(self.snapshot, name) if new else None
+            entity = arrivals.names.seen(name) if component is None else component.id(name)
+            paths = self._paths(name, component)
+            relation = self.relation % len(arrivals.names.relations)
+            logic = arrivals.engine.rules.conclusions(component, entity, relation, paths=paths is None)
+            self.conclusions[name] = Conclusions(arrivals, component, logic, paths)
         return self.conclusions[name]
 
-    def _paths(self, name: str, group: Group | None) -> VirtualNeighbors | None:
-        """What was concluded when a newcomer came, where that spares another walk for symmetric paths."""
-        if group is None or not self.mind.walks.has_all_paths(group):
+    def _paths(self, name: str, component: NamedComponent | None) -> VirtualNeighbors | None:
+        """What was concluded when a newcomer came, where that spares another search for symmetric paths."""
+        if component is None or not self.arrivals.engine.rules.has_all_paths(component):
             return None
-        arrival = self.state.seats[name].arrival
-        return arrival.virtual if arrival.group is group else None
+        slot = self.snapshot.slots.get(name)
+        return slot.encoded.virtual if slot is not None and slot.encoded.component is component else None
+
+    @property
+    def ids(self) -> tuple[int, int]:
+        """Entity and relation, as the inference engine is asked."""
+        return self.snapshot.id(self.entity), self.relation
+
+    def in_words(self, head: int, relation: int, tail: int) -> Triple:
+        """A fact with oriented relation, by name and as it was stated."""
+        names, size = self.arrivals.names, len(self.arrivals.names.relations)
+        ends = self.snapshot.name_of(head), self.snapshot.name_of(tail)
+        first, last = ends if relation < size else ends[::-1]
+        return first, names.relation_name(relation % size), last
 
 
 @dataclass(frozen=True, eq=False)
 class Conclusions:
-    """What rules conclude about an entity, in the ids of its group; ``paths`` has what symmetric paths do, if apart."""
+    """What rules conclude about entities, by the ids of a component; ``paths`` has what symmetric paths do, if apart.
 
-    mind: InferenceEngine
-    group: Group | None
+    Without a component ids are those of the vocabulary.
+    """
+
+    arrivals: Arrivals
+    component: NamedComponent | None
     found: VirtualNeighbors | None
     paths: VirtualNeighbors | None
 
     def groundings(self, fact: Fact) -> tuple[Grounding, ...]:
         """All groundings of one conclusion, strongest first."""
-        return in_order(one for part in self._parts(fact) for one in part.told(self.mind, self.group))
+        return in_order(one for part in self._parts(fact) for one in part.in_words(self.arrivals, self.component))
 
     def strongest(self, fact: Fact) -> Grounding | None:
         """The first of them; the others are not put into words."""
-        best = [one for part in self._parts(fact) for one in part.strongest().told(self.mind, self.group)]
+        parts = self._parts(fact)
+        best = [one for part in parts for one in part.strongest().in_words(self.arrivals, self.component)]
         return in_order(best)[0] if best else None
 
     def _parts(self, fact: Fact) -> list["Grounds"]:
-        ends = ends_of(self.mind, self.group, fact)
+        ends = self._ids(fact)
         found = [] if self.found is None else [Grounds.of(self.found, *ends)]
         return found if self.paths is None else [*found, Grounds.of(self.paths, *ends).by(PATH)]
+
+    def _ids(self, fact: Fact) -> tuple[int, int, int]:
+        """A fact by the ids that rules know its ends by."""
+        ends = []
+        for name in (fact[0], fact[2]):
+            seen = self.arrivals.names.seen(name)
+            if seen < 0:
+                own = self.component
+                seen = self.arrivals.names.entities.id(name) if own is None else own.id(name)
+            ends.append(seen)
+        return ends[0], fact[1], ends[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,19 +191,19 @@ class Grounds:
         found[logic], found[~logic] = virtual.rules.support[rules[logic]], virtual.path_rules.common[rules[~logic]]
         return found
 
-    def told(self, mind: InferenceEngine, group: Group | None) -> Iterator[Grounding]:
-        """In words."""
-        names, virtual = mind.names, self.virtual
+    def in_words(self, arrivals: Arrivals, component: NamedComponent | None) -> Iterator[Grounding]:
+        """By name."""
+        names, virtual = arrivals.names, self.virtual
 
         def name(identifier: int) -> str:
-            return names.entity(identifier) if group is None else group.name(identifier, names)
+            return names.entity(identifier) if component is None else component.name(identifier, names)
 
         # As lists: there may be hundreds, and single numbers of an array are slow to get at.
         columns = virtual.grounding_source, virtual.grounding_rule, virtual.grounding_strength, virtual.premises
         rows = zip(*(column[self.rows].tolist() for column in columns), self._supports().tolist(), strict=True)
         for source, rule, strength, premises, support in rows:
             if source == LOGIC:
-                text = mind.rule_text(virtual.rules, rule)
+                text = arrivals.rule_text(virtual.rules, rule)
             else:
                 text = virtual.path_rules.text(rule, names.relations)
             facts = tuple(
@@ -218,8 +248,8 @@ class Explanation:
     def groundings(self) -> tuple[Grounding, ...]:
         """The rules that infer the answer, each with its premises, strongest first."""
         found = next(filter(None, (concluded.groundings(self._fact) for concluded in self._concluded())), ())
-        ties = self._query.ties
-        more = () if ties is None else tuple(counted(self._query, ties, self._answer))
+        online = self._query.online
+        more = () if online is None else tuple(counted(self._query, online, self._answer))
         if not more:
             return found
         # A rule may have been mined and be counted as well: the stronger figure is the one that counts in the score.
@@ -231,7 +261,7 @@ class Explanation:
     @cached_property
     def strongest(self) -> Grounding | None:
         """The first of the groundings, which is found sooner than all."""
-        if self._query.ties is not None:
+        if self._query.online is not None:
             return next(iter(self.groundings), None)
         return next(filter(None, (concluded.strongest(self._fact) for concluded in self._concluded())), None)
 
@@ -242,8 +272,8 @@ class Explanation:
     def _concluded(self) -> Iterator[Conclusions]:
         """What rules conclude about the ends of the answer: the first that has it tells why."""
         query, names = self._query, (self._query.entity, self._answer)
-        new = [name for name in names if name in query.state.seats]
-        if len(new) == len(names) and self._answer not in query.tied:
+        new = [name for name in names if name in query.snapshot]
+        if len(new) == len(names) and self._answer not in query.connected:
             return
         for name in new or names[:1]:
             yield query.concluded(name)
@@ -254,28 +284,46 @@ class Explanation:
         return self._query.weighed
 
     @cached_property
-    def alike(self) -> tuple[Alike, ...]:
-        """The known answers to the same question that this one is like; none without ``model.graph_statistics``."""
-        query = self._query
-        return query.mind.alike(query.state, query.entity, query.relation, self._answer)
+    def similar(self) -> tuple[Alike, ...]:
+        """The known answers to the same query that this one is similar to; none without ``model.graph_statistics``."""
+        query, snapshot = self._query, self._query.snapshot.graph
+        statistics = query.arrivals.engine.statistics(snapshot)
+        if statistics is None:
+            return ()
+        entity, relation = query.ids
+        answer = query.snapshot.id(self._answer)
+        found = statistics.shared(entity, snapshot.overlay.answers(entity, relation), answer)
+        total = sum(one.similarity for one in found)
+        return tuple(
+            Alike(
+                query.snapshot.name_of(one.answer),
+                one.similarity / total,
+                tuple(query.in_words(one.answer, relation, end) for relation, end in one.features),
+            )
+            for one in found
+        )
 
     @cached_property
-    def ways(self) -> tuple[Chain, ...]:
-        """The chains of at most 4 known facts by which paths lead to the answer, at most 3, strongest first.
+    def chains(self) -> tuple[Chain, ...]:
+        """The chains of at most 4 known facts by which messages lead to the answer, at most 3, strongest first.
 
-        Each is asked for by hiding its facts. There are none where the model has no paths (``model.propagation``).
+        Each is measured by masking its facts. There are none where the model has no propagation network.
         """
-        query = self._query
-        return query.mind.ways(query.state, query.entity, query.relation, self._answer)
+        query, snapshot = self._query, self._query.snapshot
+        network = query.arrivals.engine.propagation
+        if network is None:
+            return ()
+        found = network.chains(snapshot.graph.overlay, *query.ids, snapshot.id(self._answer))
+        return tuple(Chain(tuple(query.in_words(*fact) for fact in one.facts), one.loss) for one in found)
 
     @property
     def parts(self) -> dict[str, float]:
-        """What network, rules and counts each add to the answer's score, which is their sum.
+        """What each feature adds to the answer's score, which is their sum.
 
-        There are none where the network alone decides (a model without ``model.ensemble``).
+        There are none where the embedding alone decides (a model without ``model.ensemble``).
         """
-        place = self._query.state.candidate(self._answer)
-        return {voice: float(part[place]) for voice, part in self._query.parts.items()}
+        place = self._query.snapshot.id(self._answer)
+        return {feature: float(part[place]) for feature, part in self._query.parts.items()}
 
     @cached_property
     def without(self) -> Triple | None:
@@ -284,56 +332,50 @@ class Explanation:
         Facts are left out one at a time, those that the reasons name first, at most 20 of them. None where no single
         one decides, where the answer is not among the first k anyway, and where both ends are trained on.
         """
-        query, state = self._query, self._query.state
-        rank = query.rank_in(state, self._answer)
+        query, snapshot = self._query, self._query.snapshot
+        rank = query.rank_in(snapshot, self._answer)
         if rank is None or rank > self._k:
             return None
         for fact in self._facts_in_order()[:TRIES]:
-            other = query.mind.removed(state, [fact])
+            other = query.arrivals.removed(snapshot, [fact])
             rank = query.rank_in(other, self._answer)
             if rank is None or rank > self._k:
-                return query.mind.names.words(fact)
+                return query.arrivals.names.words(fact)
         return None
 
     def _facts_in_order(self) -> list[Fact]:
         """The newcomers' facts: those named by rules, then by attention, then the rest by name."""
-        query, words = self._query, self._query.mind.names.words
-        new = [name for name in (query.entity, self._answer) if name in query.state.seats]
-        facts = {words(fact): fact for name in new[:1] for fact in sorted(query.state.book.facts[name])}
+        query, words = self._query, self._query.arrivals.names.words
+        new = [name for name in (query.entity, self._answer) if name in query.snapshot]
+        facts = {words(fact): fact for name in new[:1] for fact in sorted(query.snapshot.store.facts[name])}
         named = [premise for grounding in self.groundings for premise in grounding.premises]
         named += [weighed.fact for weighed in self.weighed]
         first = dict.fromkeys(triple for triple in named if triple in facts)
         return [facts[triple] for triple in [*first, *(triple for triple in facts if triple not in first)]]
 
 
-def counted(query: Query, ties: OnlineRules, answer: str) -> Iterator[Grounding]:
-    """What the facts between the entity and the answer say, where ties are counted."""
-    names, size = query.mind.names, query.mind.model.num_relations
-    facts = query.mind.facts_between(query.state, query.entity, answer)
-    if query.triple(answer) in facts:  # it is known, and so needs no rule
+def counted(query: Query, online: OnlineRules, answer: str) -> Iterator[Grounding]:
+    """What the facts between the entity and the answer say by online rules."""
+    if query.entity == answer:
         return
-    for fact in facts:
-        relation = fact[1] if fact[0] == query.entity else fact[1] + size
-        if ties.support[relation] > 0:
-            rule = ties.rule(relation)
+    names, (entity, _) = query.arrivals.names, query.ids
+    other, own = query.snapshot.id(answer), query.snapshot.graph.overlay.facts_of(entity)
+    along = own[0][own[1] == other].tolist()
+    if query.relation in along:  # it is known, and so needs no rule
+        return
+    for fact, relation in sorted((query.in_words(entity, relation, other), relation) for relation in along):
+        if online.support[relation] > 0:
+            rule = online.rule(relation)
             text = rule.text(names.relations, names.entities)
-            yield Grounding(text, rule.smoothed_confidence, rule.support, (names.words(fact),), counted=True)
+            yield Grounding(text, rule.smoothed_confidence, rule.support, (fact,), counted=True)
 
 
-def groundings_of(
-    mind: InferenceEngine, virtual: VirtualNeighbors | None, group: Group | None, fact: Fact
-) -> tuple[Grounding, ...]:
-    """All groundings of one conclusion, strongest first."""
-    return Conclusions(mind, group, virtual, None).groundings(fact)
-
-
-def ends_of(mind: InferenceEngine, group: Group | None, fact: Fact) -> tuple[int, int, int]:
-    """A fact by the ids that rules know its ends by."""
-    ends = []
-    for name in (fact[0], fact[2]):
-        seen = mind.names.seen(name)
-        ends.append(seen if seen >= 0 or group is None else group.id(name))
-    return ends[0], fact[1], ends[1]
+def conclusions_about(arrivals: Arrivals, encoded: EncodedComponent | None) -> Conclusions:
+    """What rules conclude about a component, or about seen entities, as it was found with their vectors."""
+    if encoded is None:
+        return Conclusions(arrivals, None, arrivals.engine.model.neighbors, None)
+    component = encoded.component if isinstance(encoded.component, NamedComponent) else None
+    return Conclusions(arrivals, component, encoded.virtual, None)
 
 
 def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
@@ -346,17 +388,17 @@ def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
     return tuple(sorted(found, key=key))
 
 
-def attention(mind: InferenceEngine, state: State, entity: str, relation: int) -> tuple[Weighed, ...]:
+def attention(arrivals: Arrivals, snapshot: NamedSnapshot, entity: str, relation: int) -> tuple[Weighed, ...]:
     """The known facts of an entity by the share of the query-aware layer's attention that each has."""
-    seat, embedder = state.seat(entity), mind.embedder
+    slot, encoder = snapshot.graph.slot(snapshot.id(entity)), arrivals.engine.encoder
     with torch.no_grad():
-        if seat is not None:
-            graph, row = seat.arrival.graph, seat.place
-            shares = embedder.shares(seat.arrival.states, seat.place, relation)
+        if slot is not None:
+            graph, row = slot.encoded.graph, slot.place
+            shares = encoder.attention(slot.encoded.states, row, relation)
         else:
-            graph, row = embedder.graph, mind.names.seen(entity)
-            states, _ = embedder.around(torch.tensor([row], device=mind.device))
-            shares = embedder.shares(states, 0, relation)
+            graph, row = encoder.graph, snapshot.id(entity)
+            states, _ = encoder.around(torch.tensor([row], device=encoder.device))
+            shares = encoder.attention(states, 0, relation)
     if shares is None:
         return ()
     edges = slice(int(graph.rows.offsets[row]), int(graph.rows.offsets[row + 1]))
@@ -365,6 +407,6 @@ def attention(mind: InferenceEngine, state: State, entity: str, relation: int) -
     for source, share in zip(sources, shares.tolist(), strict=True):
         if source < len(graph.facts):
             total[source] = total.get(source, 0.0) + share  # a fact about an entity and itself is two edges
-    words = mind.words_at(graph.facts[list(total)], seat)
+    words = words_at(arrivals.names, graph.facts[list(total)], None if slot is None else slot.encoded)
     facts = zip(words, total.values(), strict=True)
     return tuple(Weighed(fact, share) for fact, share in sorted(facts, key=lambda one: (-one[1], one[0])))

@@ -1,6 +1,6 @@
-"""Newcomers and their facts by name: what is stated, who is tied to whom, and which ids rules know them by.
+"""The fact store: newcomers and their facts by name, and who is connected to whom.
 
-A book is never changed: adding and removing make another one, so that whoever reads goes on with what there was.
+A store is immutable: adding and removing make another one, so that whoever reads goes on with what there was.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, shown, unknown_name
-from newcomer.graph import UNKNOWN, Graph, Ids, TripleArray, Vocabulary
+from newcomer.graph import UNKNOWN, Graph, Ids, TripleArray, Vocabulary, about_newcomers
+from newcomer.models.embedding.newcomers import Component
 
 Triple = tuple[str, str, str]
 Fact = tuple[str, int, str]  # head, relation id, tail
@@ -126,8 +127,7 @@ class Stored:
         """From the facts of a bundle."""
         if auxiliary is None:
             return cls(names, TripleArray.empty())
-        heads, tails = auxiliary.triples.heads, auxiliary.triples.tails
-        return cls(names, auxiliary.triples.take((heads >= names.num_seen) | (tails >= names.num_seen)))
+        return cls(names, about_newcomers(auxiliary.triples, names.num_seen))
 
     @cached_property
     def _by_end(self) -> tuple[Ids, npt.NDArray[np.intp]]:
@@ -193,22 +193,6 @@ class Facts(Mapping[str, frozenset[Fact]]):
                 del changed[name]
         return Facts(self.stored, changed)
 
-    def about_seen(self, name: str, identifier: int) -> Iterator[tuple[str, Fact]]:
-        """What newcomers' facts say of a seen entity: whose, and which."""
-        for fact in self.stored.about(identifier):
-            newcomer = fact[2] if fact[0] == name else fact[0]
-            if newcomer not in self.changed:
-                yield newcomer, fact
-        yield from self._changed_by_end.get(name, ())
-
-    @cached_property
-    def _changed_by_end(self) -> dict[str, list[tuple[str, Fact]]]:
-        found: dict[str, list[tuple[str, Fact]]] = {}
-        for newcomer, stated in self.changed.items():
-            for fact in stated:
-                found.setdefault(fact[2] if fact[0] == newcomer else fact[0], []).append((newcomer, fact))
-        return found
-
 
 @dataclass(frozen=True, eq=False)
 class FactStore:
@@ -217,7 +201,7 @@ class FactStore:
     facts: Facts
 
     def with_facts(self, facts: Iterable[Fact], names: Names) -> "FactStore":
-        """The book with more facts; those that it has change nothing."""
+        """With more facts; those that are there change nothing."""
         more: dict[str, set[Fact]] = {}
         for fact in facts:
             for name in {fact[0], fact[2]}:
@@ -228,21 +212,13 @@ class FactStore:
         )
 
     def without_facts(self, facts: Iterable[Fact]) -> "FactStore":
-        """The book without these facts; a newcomer that is left with none is no longer in it."""
+        """Without these facts; a newcomer that is left with none is no longer there."""
         gone = set(facts)
         concerned = {end for fact in gone for end in (fact[0], fact[2]) if end in self.facts}
         return FactStore(self.facts.but({name: self.facts[name] - gone for name in concerned}))
 
-    def answers(self, name: str, relation: int, names: Names) -> Iterator[str]:
-        """Who is known to answer (newcomer, oriented relation, ?)."""
-        size = len(names.relations)
-        for head, stated, tail in self.facts[name]:
-            start, end = (head, tail) if relation < size else (tail, head)
-            if stated == relation % size and start == name:
-                yield end
-
-    def tied(self, name: str) -> set[str]:
-        """The newcomers that facts between newcomers lead to, this one included."""
+    def connected(self, name: str) -> set[str]:
+        """The connected component of a newcomer: those that facts between newcomers lead to, itself included."""
         found, ahead = {name}, [name]
         while ahead:
             for head, _, tail in self.facts[ahead.pop()]:
@@ -254,38 +230,21 @@ class FactStore:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Newcomers that are looked at together, with ids: those of the vocabulary have theirs, others follow by name.
+class NamedComponent(Component):
+    """Newcomers that are encoded together, with their names in the order of their ids."""
 
-    So what is found for a group depends on its facts alone: not on when it came, nor on who else is there.
-    """
-
-    names: tuple[str, ...]  # in the order of the ids
-    ids: Ids
-    facts: TripleArray
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, members: Iterable[str], book: FactStore, names: Names) -> "Group":
-        """The newcomers of a book under these names."""
+    def of(cls, members: Iterable[str], store: FactStore, names: Names) -> "NamedComponent":
+        """These newcomers of a store; those unknown to the vocabulary are numbered by name."""
         listed = list(members)
-        stored = dict(zip(listed, names.entities.ids(listed).tolist(), strict=True))
-        ordered = sorted(listed, key=lambda name: (stored[name] == UNKNOWN, stored[name], name))
-        first_free = len(names.entities)
-        new = [name for name in ordered if stored[name] == UNKNOWN]
-        stored |= {name: first_free + place for place, name in enumerate(new)}
-
-        def number(name: str) -> int:
-            return stored[name] if name in stored else names.entities.id(name)
-
-        stated = {fact for name in ordered for fact in book.facts[name]}
-        triples = TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])
-        return cls(tuple(ordered), np.array([stored[name] for name in ordered], dtype=np.int32), triples)
-
-    @classmethod
-    def stored(cls, stored: Stored) -> "Group":
-        """All newcomers that a model was written with."""
-        names = stored.newcomers
-        return cls(tuple(names), np.array(list(names.values()), dtype=np.int32), stored.triples)
+        known = dict(zip(listed, names.entities.ids(listed).tolist(), strict=True))
+        ordered = sorted(listed, key=lambda name: (known[name] == UNKNOWN, known[name], name))
+        new = [name for name in ordered if known[name] == UNKNOWN]
+        known |= {name: len(names.entities) + place for place, name in enumerate(new)}
+        ids = np.array([known[name] for name in ordered], dtype=np.int32)
+        return cls(ids, facts_by_id(ordered, store, names, known), tuple(ordered))
 
     def id(self, name: str) -> int:
         """The id of a member, else ``UNKNOWN``."""
@@ -298,3 +257,13 @@ class Group:
     @cached_property
     def _members(self) -> dict[int, str]:
         return dict(zip(self.ids.tolist(), self.names, strict=True))
+
+
+def facts_by_id(members: Iterable[str], store: FactStore, names: Names, ids: Mapping[str, int]) -> TripleArray:
+    """The facts of newcomers, each once; ``ids`` has those of all newcomers in them."""
+
+    def number(name: str) -> int:
+        return ids[name] if name in ids else names.entities.id(name)
+
+    stated = {fact for name in members for fact in store.facts[name]}
+    return TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])

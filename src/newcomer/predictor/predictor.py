@@ -19,15 +19,15 @@ from newcomer.evaluation.calibration import best, evidence, uncalibrated
 from newcomer.evaluation.stored import calibration_of
 from newcomer.graph import Mask
 from newcomer.models.bundle import Bundle, read_bundle
-from newcomer.models.triple_classifier import triple_classifier_of
+from newcomer.models.device import choose_device
+from newcomer.models.embedding.scorer import Scores
+from newcomer.models.serialisation import load_engine
 from newcomer.predictor.answers import Added, Answer, Neighbor, Suggestion, Verdict
-from newcomer.predictor.classifier import Judge
-from newcomer.predictor.confidence import Company, Confidence, RuleReach
-from newcomer.predictor.engine import InferenceEngine, Scores
-from newcomer.predictor.explain import Explanation, Query, groundings_of
-from newcomer.predictor.fact_store import Fact, Triple, checked, named
-from newcomer.predictor.snapshot import State
-from newcomer.training.runtime import choose_device
+from newcomer.predictor.classifier import VerdictMaker
+from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
+from newcomer.predictor.explain import Explanation, Query, conclusions_about
+from newcomer.predictor.fact_store import Fact, Facts, FactStore, Names, Stored, Triple, checked, named
+from newcomer.predictor.snapshot import Arrivals, NamedSnapshot, known_answers, words_at
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself
 
@@ -53,28 +53,30 @@ class Predictor:
     def __init__(self, bundle: Bundle, device: str = "cpu", threads: int | None = None) -> None:
         self.bundle = bundle
         self.calibration = calibration_of(bundle)
-        self.judge = triple_classifier_of(bundle.weights, bundle.observed.num_relations)
-        self._mind = InferenceEngine(bundle, choose_device(device), threads)
-        self._shared = _Shared(self._mind)
-        self._state = self._mind.first
+        self.engine = load_engine(bundle, choose_device(device), threads)
+        self.names = Names(bundle.observed.entities, bundle.observed.relations, self.engine.model.num_seen)
+        store = FactStore(Facts(Stored.of(bundle.auxiliary, self.names), {}))
+        self._arrivals = Arrivals(self.engine, self.names, store)
+        self._shared = _Shared(self)
+        self._snapshot = self._arrivals.first
         self._writing = Lock()
 
     def __repr__(self) -> str:
-        seen, newcomers = f"{self._mind.names.num_seen:,}", f"{len(self._state.seats):,}"
+        seen, newcomers = f"{self.names.num_seen:,}", f"{len(self.newcomers):,}"
         return f"Predictor({seen} seen entities, {newcomers} newcomers, {len(self.relations):,} relations)"
 
     def __contains__(self, entity: object) -> bool:
-        return isinstance(entity, str) and (entity in self._state.seats or self._mind.names.seen(entity) >= 0)
+        return isinstance(entity, str) and (entity in self._snapshot or self.names.seen(entity) >= 0)
 
     @property
     def newcomers(self) -> tuple[str, ...]:
         """Those who are there now, by name."""
-        return tuple(self._state.newcomers)
+        return tuple(self._snapshot.newcomers)
 
     @property
     def relations(self) -> tuple[str, ...]:
         """All relations the model knows."""
-        return tuple(self._mind.names.relations)
+        return tuple(self.names.relations)
 
     def add(self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error") -> Added:
         """Add facts (head, relation, tail) of newcomers: all of them or, where one is wrong, none.
@@ -86,13 +88,13 @@ class Predictor:
         Added(newcomers=('yan',), facts=2, repeated=1, skipped=0)
         """
         with self._writing:
-            before, mind = self._state, self._mind
-            found, skipped = checked(facts, mind.names, on_unknown_relation)
-            stated = before.book.facts
+            before = self._snapshot
+            found, skipped = checked(facts, self.names, on_unknown_relation)
+            stated = before.store.facts
             fresh = set(found).difference(*(stated[name] for name in _ends(found) if name in stated))
             if fresh:
-                self._state = mind.added(before, fresh)
-            arrived = sorted(name for name in _ends(fresh) if name in self._state.seats and name not in before.seats)
+                self._snapshot = self._arrivals.added(before, fresh)
+            arrived = sorted(name for name in _ends(fresh) if name in self._snapshot and name not in before)
             return Added(tuple(arrived), len(fresh), len(found) - len(fresh), skipped)
 
     def check(self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error") -> int:
@@ -101,7 +103,7 @@ class Predictor:
         >>> model.check([("yan", "knows", "zoe"), ("yan", "likes", "zoe")], on_unknown_relation="skip")
         1
         """
-        return checked(facts, self._mind.names, on_unknown_relation)[1]
+        return checked(facts, self.names, on_unknown_relation)[1]
 
     def remove(self, entity: str) -> tuple[str, ...]:
         """Forget a newcomer and its facts; names whoever is gone: also those who were known by it alone.
@@ -110,14 +112,12 @@ class Predictor:
         ('zoe',)
         """
         with self._writing:
-            before = self._state
-            if before.seat(entity) is None:
+            before = self._snapshot
+            if not before.is_newcomer(entity):
                 raise OptionError(f"the entity {shown(entity)} was trained on; only newcomers can be removed")
-            facts = before.book.facts[entity]
-            self._state = self._mind.removed(before, facts)
-            return tuple(
-                sorted(name for name in _ends(facts) if name in before.seats and name not in self._state.seats)
-            )
+            facts = before.store.facts[entity]
+            self._snapshot = self._arrivals.removed(before, facts)
+            return tuple(sorted(name for name in _ends(facts) if name in before and name not in self._snapshot))
 
     def copy(self) -> "Predictor":
         """Another one with the same newcomers, to which others may come; both share the trained model.
@@ -137,11 +137,11 @@ class Predictor:
         >>> model.embed("zoe").shape
         (8,)
         """
-        state = self._state
+        snapshot, scorer = self._snapshot, self.engine.embedding
         if relation is None:
-            vector = self._mind.plain_vector(state, entity)
+            vector = scorer.plain_vector(snapshot.graph, snapshot.id(entity))
         else:
-            vector = self._mind.vector(state, entity, self._mind.names.relation(relation))
+            vector = scorer.vector(snapshot.graph, snapshot.id(entity), self.names.relation(relation))
         found: npt.NDArray[np.float32] = vector[0].float().cpu().numpy()
         return found
 
@@ -156,7 +156,7 @@ class Predictor:
         >>> best.because.groundings[0].premises
         (('zoe', 'lives_in', 'city1'), ('city1', 'city_in', 'land1'))
         """
-        return self._answers(self._state, entity, self._mind.names.relation(relation), k, known)
+        return self._answers(self._snapshot, entity, self.names.relation(relation), k, known)
 
     def heads(self, relation: str, entity: str, k: int = 10, known: bool = False) -> list[Answer]:
         """The k best answers to (?, relation, entity); as `tails`.
@@ -165,8 +165,8 @@ class Predictor:
         >>> "zoe" in residents, "zoe" in [answer.entity for answer in model.heads("lives_in", "city1", k=100)]
         (True, False)
         """
-        oriented = self._mind.names.relation(relation) + len(self._mind.names.relations)
-        return self._answers(self._state, entity, oriented, k, known)
+        oriented = self.names.relation(relation) + len(self.names.relations)
+        return self._answers(self._snapshot, entity, oriented, k, known)
 
     def classify(self, triples: Iterable[Sequence[str]]) -> list[Verdict]:
         """Whether each triple counts as true: by the model's thresholds; where it has none, by a probability of a half.
@@ -176,8 +176,8 @@ class Predictor:
         [True, False]
         """
         curve = None if self.calibration is None else self.calibration.triples
-        judge = Judge(self._mind, self._state, curve, self.bundle.thresholds, self.judge)
-        return judge.verdicts([named(row) for row in triples])
+        maker = VerdictMaker(self.engine, self.names, self._snapshot, curve, self.bundle.thresholds)
+        return maker.verdicts([named(row) for row in triples])
 
     def confidence(self, entity: str) -> Confidence:
         """How much is known of an entity: whether it is enough for any answer, and which relation to learn next.
@@ -186,30 +186,31 @@ class Predictor:
         >>> found.facts, found.enough, found.best.fact
         (2, True, ('zoe', 'citizen_of', 'land1'))
         """
-        state, names = self._state, self._mind.names
-        facts = self._num_facts(state, entity)
+        snapshot = self._snapshot
+        facts = self._num_facts(snapshot, entity)
         codes, groups = facts_groups(np.array([facts]))
         like = groups[int(codes[0])]
         asked, right = (0, 0) if self.calibration is None else self.calibration.first_right.get(like, (0, 0))
-        has = self._has_relations(state, entity)
-        counts, total = self._shared.company.counts(has)
+        has = self._has_relations(snapshot, entity)
+        counts, total = self._shared.cooccurrence.counts(has)
         return Confidence(
             entity,
             facts,
             like,
             asked,
             right / asked if asked else None,
-            self._shared.teaching.lessons(has, counts / max(total, 1.0), entity, names),
+            self._shared.rule_reach.lessons(has, counts / max(total, 1.0), entity, self.names),
             self.calibration is not None,
-            lambda: self._best_missing(state, entity),
+            lambda: self._best_missing(snapshot, entity),
         )
 
-    def _num_facts(self, state: State, entity: str) -> int:
-        if state.seat(entity) is not None:
-            return len(state.book.facts[entity])
-        relations, tails = self._mind.observed.adjacency.of(self._mind.names.seen(entity))
-        # A fact that ties an entity to itself stands there in both directions.
-        return int(((tails != self._mind.names.seen(entity)) | (relations < len(self._mind.names.relations))).sum())
+    def _num_facts(self, snapshot: NamedSnapshot, entity: str) -> int:
+        if snapshot.is_newcomer(entity):
+            return len(snapshot.store.facts[entity])
+        seen = self.names.seen(entity)
+        relations, tails = snapshot.graph.overlay.facts_of(seen)
+        # A fact that joins an entity to itself stands there in both directions.
+        return int(((tails != seen) | (relations < len(self.names.relations))).sum())
 
     def neighbors(self, entity: str) -> list[Neighbor]:
         """What an entity's vector rests on: its facts by name, then its virtual neighbours, highest label first.
@@ -220,7 +221,7 @@ class Predictor:
         ('zoe', 'lives_in', 'city1') stated
         ('zoe', 'citizen_of', 'land1') inferred
         """
-        found = list(self._neighbors(self._state, entity))
+        found = list(self._neighbors(self._snapshot, entity))
         return sorted(found, key=lambda one: (one.virtual, -one.label, one.fact))
 
     def suggest(self, entity: str, k: int = 20, relations: Sequence[str] | None = None) -> list[Suggestion]:
@@ -232,21 +233,21 @@ class Predictor:
         >>> model.suggest("zoe", k=1)[0].fact
         ('zoe', 'citizen_of', 'land1')
         """
-        state, size = self._state, len(self._mind.names.relations)
-        state.seat(entity)
+        snapshot, size = self._snapshot, len(self.names.relations)
+        snapshot.id(entity)
         if relations is None:
-            asked = self._likely_relations(state, entity)
+            asked = self._likely_relations(snapshot, entity)
         else:
-            plain = [self._mind.names.relation(name) for name in relations]
+            plain = [self.names.relation(name) for name in relations]
             asked = [*plain, *(relation + size for relation in plain)]
-        return self._suggested(state, entity, k, asked)
+        return self._suggested(snapshot, entity, k, asked)
 
-    def _suggested(self, state: State, entity: str, k: int, relations: Sequence[int]) -> list[Suggestion]:
+    def _suggested(self, snapshot: NamedSnapshot, entity: str, k: int, relations: Sequence[int]) -> list[Suggestion]:
         found: dict[Triple, Suggestion] = {}
         for relation in relations:
-            query, scores = self._query(state, entity, relation, known=False)
+            query, scores = self._query(snapshot, entity, relation, known=False)
             for one in self._best(query, scores, k):
-                fact = self._mind.names.words(query.triple(one.entity))
+                fact = self.names.words(query.triple(one.entity))
                 found.setdefault(fact, Suggestion(fact, one.score, one.probability, one.because, one.calibrated))
         return sorted(found.values(), key=lambda one: (-one.probability, -one.score, one.fact))[:k]
 
@@ -257,29 +258,32 @@ class Predictor:
         >>> len(names), "zoe" in names
         (3, False)
         """
-        state = self._state
-        own, place = self._mind.plain_vector(state, entity)[0], state.candidate(entity)
-        everyone = self._mind.plain_vectors(state)
-        cosines = torch.nn.functional.cosine_similarity(everyone, own[None], dim=1).cpu().numpy()
-        left_out = np.zeros(len(cosines), dtype=bool)
-        left_out[place] = True
-        return [(state.name_of(other), float(cosines[other])) for other in best(cosines, left_out, k)]
+        snapshot = self._snapshot
+        own = snapshot.id(entity)
+        vectors = self.engine.embedding.plain_vectors(snapshot.graph)
+        cosines = torch.nn.functional.cosine_similarity(vectors, vectors[own][None], dim=1).cpu().numpy()
+        left_out = ~snapshot.graph.is_present
+        left_out[own] = True
+        return [(snapshot.name_of(other), float(cosines[other])) for other in best(cosines, left_out, k)]
 
-    def _answers(self, state: State, entity: str, relation: int, k: int, known: bool) -> list[Answer]:
-        query, scores = self._query(state, entity, relation, known)
+    def _answers(self, snapshot: NamedSnapshot, entity: str, relation: int, k: int, known: bool) -> list[Answer]:
+        query, scores = self._query(snapshot, entity, relation, known)
         return self._best(query, scores, k)
 
-    def _query(self, state: State, entity: str, relation: int, known: bool) -> tuple[Query, Scores]:
-        scores = self._mind.scores(state, entity, relation)
-        left_out = np.zeros(len(scores), dtype=bool) if known else self._mind.known(state, entity, relation)
-        return Query(self._mind, state, entity, relation, left_out), scores
+    def _query(self, snapshot: NamedSnapshot, entity: str, relation: int, known: bool) -> tuple[Query, Scores]:
+        identifier = snapshot.id(entity)
+        scores = self.engine.scores(snapshot.graph, identifier, relation)
+        left_out = ~snapshot.graph.is_present
+        if not known:
+            left_out |= known_answers(snapshot, identifier, relation)
+        return Query(self._arrivals, snapshot, entity, relation, left_out), scores
 
     def _best(self, query: Query, scores: Scores, k: int) -> list[Answer]:
         if k < 1:
             raise OptionError(f"k is {shown(k)}, but must be at least 1")
         places = best(scores, query.left_out, k)
         probabilities = self._probabilities(query, scores, places)
-        names = [query.state.name_of(place) for place in places]
+        names = [query.snapshot.name_of(place) for place in places]
         return [
             Answer(name, float(scores[place]), probability, Explanation(query, name, k), self.calibration is not None)
             for name, place, probability in zip(names, places, probabilities, strict=True)
@@ -288,65 +292,64 @@ class Predictor:
     def _probabilities(self, query: Query, scores: Scores, places: npt.NDArray[np.intp]) -> list[float]:
         """Of candidates, given the scores of all."""
         if self.calibration is None:
-            found = uncalibrated(scores, places, self._mind.blend is not None)
+            there = query.snapshot.graph.is_present  # nobody else has a share
+            found = uncalibrated(scores[there], np.cumsum(there)[places] - 1, self.engine.model.weights is not None)
         else:
             found = self.calibration.answers.probabilities(evidence(scores, query.left_out, places), query.relation)
         return [float(probability) for probability in found]
 
-    def _neighbors(self, state: State, entity: str) -> Iterator[Neighbor]:
-        mind, seat = self._mind, state.seat(entity)
-        seat = None if seat is None else mind.inferred_seat(seat)
-        graph = mind.embedder.graph if seat is None else seat.arrival.graph
-        labels = mind.embedder.labels if seat is None else seat.arrival.labels
-        row = mind.names.seen(entity) if seat is None else seat.place
+    def _neighbors(self, snapshot: NamedSnapshot, entity: str) -> Iterator[Neighbor]:
+        engine, identifier = self.engine, snapshot.id(entity)
+        slot = snapshot.graph.slot(identifier)
+        encoded = None if slot is None else engine.with_virtual_neighbors(slot.encoded)
+        graph, labels = (
+            (engine.model.graph, engine.model.labels) if encoded is None else (encoded.graph, encoded.labels)
+        )
+        row = identifier if slot is None else slot.place
         edges = slice(int(graph.rows.offsets[row]), int(graph.rows.offsets[row + 1]))
         sources = torch.unique(graph.sources[edges])
         stated, inferred = sources[sources < len(graph.facts)], sources[sources >= len(graph.facts)] - len(graph.facts)
-        for fact in mind.words_at(graph.facts[stated], seat):
+        for fact in words_at(self.names, graph.facts[stated], encoded):
             yield Neighbor(fact, False, 1.0)
-        virtual, group = (mind.neighbors, None) if seat is None else (seat.arrival.virtual, seat.arrival.group)
-        for fact, label in zip(mind.words_at(graph.virtual[inferred], seat), labels[inferred].tolist(), strict=True):
-            conclusion = fact[0], mind.names.relation(fact[1]), fact[2]
-            yield Neighbor(fact, True, label, groundings_of(mind, virtual, group, conclusion))
+        told = conclusions_about(self._arrivals, encoded)
+        words = words_at(self.names, graph.virtual[inferred], encoded)
+        for fact, label in zip(words, labels[inferred].tolist(), strict=True):
+            conclusion = fact[0], self.names.relation(fact[1]), fact[2]
+            yield Neighbor(fact, True, label, told.groundings(conclusion))
 
-    def _likely_relations(self, state: State, entity: str) -> list[int]:
+    def _likely_relations(self, snapshot: NamedSnapshot, entity: str) -> list[int]:
         """Oriented relations, those first that the entities with its relations have most often."""
-        size = len(self._mind.names.relations)
+        size = len(self.names.relations)
         if 2 * size <= RELATIONS:
             return list(range(2 * size))
-        counts, _ = self._shared.company.counts(self._has_relations(state, entity))
+        counts, _ = self._shared.cooccurrence.counts(self._has_relations(snapshot, entity))
         order = np.argsort(-counts, kind="stable")[:RELATIONS]
         return [int(found) for found in order if counts[found] > 0]
 
-    def _has_relations(self, state: State, entity: str) -> Mask:
-        has = np.zeros(2 * len(self._mind.names.relations), dtype=bool)
-        has[list(self._own_relations(state, entity))] = True
+    def _has_relations(self, snapshot: NamedSnapshot, entity: str) -> Mask:
+        """(2 relations,): which oriented relations an entity has by its own facts."""
+        has = np.zeros(2 * len(self.names.relations), dtype=bool)
+        has[snapshot.graph.overlay.facts_of(snapshot.id(entity))[0]] = True
         return has
 
-    def _best_missing(self, state: State, entity: str) -> Suggestion | None:
-        return next(iter(self._suggested(state, entity, 1, self._likely_relations(state, entity))), None)
-
-    def _own_relations(self, state: State, entity: str) -> Iterator[int]:
-        if entity not in state.seats:
-            yield from self._mind.observed.adjacency.of(self._mind.names.seen(entity))[0].tolist()
-        for head, relation, _ in state.book.facts.get(entity, ()):
-            yield relation if head == entity else relation + len(self._mind.names.relations)
+    def _best_missing(self, snapshot: NamedSnapshot, entity: str) -> Suggestion | None:
+        return next(iter(self._suggested(snapshot, entity, 1, self._likely_relations(snapshot, entity))), None)
 
 
 class _Shared:
     """What follows from the trained model alone: worked out when it is first needed, for a predictor and its copies."""
 
-    def __init__(self, mind: InferenceEngine) -> None:
-        self._mind = mind
+    def __init__(self, model: Predictor) -> None:
+        self._engine, self._num_relations = model.engine, len(model.names.relations)
 
     @cached_property
-    def company(self) -> Company:
-        return Company.of(self._mind.observed)
+    def cooccurrence(self) -> RelationCooccurrence:
+        return RelationCooccurrence.of(self._engine.model.observed)
 
     @cached_property
-    def teaching(self) -> RuleReach:
-        reasons = self._mind.walks.reasons
-        return RuleReach.of(None if reasons is None else reasons.index, len(self._mind.names.relations))
+    def rule_reach(self) -> RuleReach:
+        reasons = self._engine.rules.reasons
+        return RuleReach.of(None if reasons is None else reasons.index, self._num_relations)
 
 
 def _ends(facts: Iterable[Fact]) -> set[str]:

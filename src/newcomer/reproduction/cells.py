@@ -32,6 +32,7 @@ from newcomer.evaluation.report import (
 from newcomer.files import fresh_file
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
+from newcomer.models.device import choose_device
 from newcomer.reproduction.measuring import BY, rules_report, statistics_report
 from newcomer.reproduction.plans import STATISTICS, Cell
 from newcomer.reproduction.sources import Source, Sources, note_about
@@ -39,7 +40,6 @@ from newcomer.reproduction.stored import changed_settings, read_result, read_res
 from newcomer.training.checkpoint import Identity, read_checkpoint
 from newcomer.training.journal import CHECKPOINT, has_checkpoint, in_use, remove_training
 from newcomer.training.pipeline import Fitted, Listener, fit
-from newcomer.training.runtime import choose_device
 
 WORK = ".work"
 DONE, OPEN, CHANGED, ABSENT, BUSY = STATES = ("done", "open", "changed", "absent", "busy")

@@ -1,16 +1,16 @@
-"""Compiled walks: what rules conclude of one entity, and from which facts.
+"""Compiled grounding over the overlay: what rules conclude about one entity, and from which facts.
 
-An entity comes as its own sorted facts (relation, tail), which need not be part of the graph walked over: a newcomer
-costs what its neighbourhood costs, whatever the size of the graph. A conclusion about the entity itself (a self loop)
+An entity comes as its own sorted facts (relation, tail), which are followed over the own facts of those they lead to:
+a newcomer costs what its neighbourhood costs, whatever the size of the graph. A conclusion about the entity itself (a self loop)
 is never drawn: a walk that comes back says nothing new.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Ids, Offsets
+from newcomer.graph import Ids, Offsets, OverlayArrays
 from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.rule_index import OrientedRules, Surroundings
+from newcomer.rules.rule_index import OrientedRules
 
 ONE, TWO, BOTH, THREE, CONSTANT, EXISTS = 1, 2, 3, 4, 5, 6  # as Kind; compiled code takes plain numbers
 KINDS = 8
@@ -19,30 +19,43 @@ NOBODY = -1
 
 
 @compiled
-def row_of(world: Surroundings, entity: int, relation: int) -> tuple[int, int]:
-    """Where the tails of (entity, relation) stand."""
-    start, end = world.offsets[entity], world.offsets[entity + 1]
-    low = lower_bound(world.relations, start, end, relation)
-    return low, lower_bound(world.relations, low, end, relation + 1)
+def own_facts(graph: OverlayArrays, entity: int) -> tuple[Ids, Ids, int, int]:
+    """The tables that an entity's own facts stand in, (relations, tails), and where they begin and end."""
+    if entity < graph.num_seen:
+        return graph.relations, graph.tails, graph.offsets[entity], graph.offsets[entity + 1]
+    if entity + 1 < len(graph.base_offsets) and not graph.removed[entity]:
+        return graph.base_relations, graph.base_tails, graph.base_offsets[entity], graph.base_offsets[entity + 1]
+    if entity + 1 < len(graph.delta_offsets):
+        return graph.delta_relations, graph.delta_tails, graph.delta_offsets[entity], graph.delta_offsets[entity + 1]
+    return graph.delta_relations, graph.delta_tails, 0, 0
 
 
 @compiled
-def anyone(world: Surroundings, relation: int) -> Ids:
-    """Everyone whom the oriented relation leads from, those joined on last."""
-    early = world.starts[world.start_offsets[relation] : world.start_offsets[relation + 1]]
-    low = lower_bound(world.late_relations, 0, len(world.late_relations), relation)
-    high = lower_bound(world.late_relations, low, len(world.late_relations), relation + 1)
-    return np.concatenate((early, world.late_starts[low:high]))
+def row_of(graph: OverlayArrays, entity: int, relation: int) -> tuple[Ids, int, int]:
+    """The table that the tails of (entity, relation) stand in, and where they begin and end."""
+    relations, tails, start, end = own_facts(graph, entity)
+    low = lower_bound(relations, start, end, relation)
+    return tails, low, lower_bound(relations, low, end, relation + 1)
 
 
 @compiled
-def ends_of_variable(world: Surroundings, rules: OrientedRules, place: int) -> Ids:
+def anyone(graph: OverlayArrays, relation: int) -> Ids:
+    """Everyone whom the oriented relation leads from: seen entities, then newcomers."""
+    seen = graph.starts[graph.start_offsets[relation] : graph.start_offsets[relation + 1]]
+    stored = graph.base_starts[graph.base_start_offsets[relation] : graph.base_start_offsets[relation + 1]]
+    low = lower_bound(graph.delta_start_relations, 0, len(graph.delta_start_relations), relation)
+    high = lower_bound(graph.delta_start_relations, low, len(graph.delta_start_relations), relation + 1)
+    return np.concatenate((seen, stored[~graph.removed[stored]], graph.delta_starts[low:high]))
+
+
+@compiled
+def ends_of_variable(graph: OverlayArrays, rules: OrientedRules, place: int) -> Ids:
     """Everyone for whom the body of a rule about a variable holds."""
-    half = (len(world.start_offsets) - 1) // 2
+    half = (len(graph.start_offsets) - 1) // 2
     if rules.kind[place] != CONSTANT:
-        return anyone(world, rules.body1[place])
-    low, high = row_of(world, rules.body_constant[place], (rules.body1[place] + half) % (2 * half))
-    return world.tails[low:high].copy()
+        return anyone(graph, rules.body1[place])
+    tails, low, high = row_of(graph, rules.body_constant[place], (rules.body1[place] + half) % (2 * half))
+    return tails[low:high].copy()
 
 
 @compiled
@@ -71,7 +84,7 @@ def ground_entity(
     entity: int,
     relations: Ids,
     tails: Ids,
-    world: Surroundings,
+    graph: OverlayArrays,
     rules: OrientedRules,
     offsets: Offsets,
     about: OrientedRules,
@@ -104,10 +117,10 @@ def ground_entity(
                     count += 1
         first, last = offsets[key + TWO], offsets[key + TWO + 1]
         for j in range(at, end):
-            found, count = _two(entity, relations, tails, tails[j], world, rules, first, last, found, count)
+            found, count = _two(entity, relations, tails, tails[j], graph, rules, first, last, found, count)
         first, last = offsets[key + THREE], offsets[key + THREE + 1]
         for j in range(at, end):
-            found, count = _three(entity, relations, tails, tails[j], world, rules, first, last, found, count)
+            found, count = _three(entity, relations, tails, tails[j], graph, rules, first, last, found, count)
         first, last = offsets[key + CONSTANT], offsets[key + CONSTANT + 1]
         if first < last:
             for j in range(at, end):
@@ -124,7 +137,7 @@ def ground_entity(
                 found = _emit(found, count, rules.row[i], head, conclusion, tails[at], NOBODY)
                 count += 1
         at = end
-    return _named_in_heads(entity, relations, tails, world, about, found, count)
+    return _named_in_heads(entity, relations, tails, graph, about, found, count)
 
 
 @compiled
@@ -133,7 +146,7 @@ def _two(
     relations: Ids,
     tails: Ids,
     middle: int,
-    world: Surroundings,
+    graph: OverlayArrays,
     rules: OrientedRules,
     first: int,
     last: int,
@@ -142,15 +155,15 @@ def _two(
 ) -> tuple[Ids, int]:
     """Rules first..last go on from ``middle`` by their second relation; those with the same one stand together."""
     i = first
-    if middle == entity or middle >= len(world.offsets) - 1:
+    if middle == entity:
         return found, count
     while i < last:
         run = i
         while run < last and rules.body2[run] == rules.body2[i]:
             run += 1
-        low, high = row_of(world, middle, rules.body2[i])
+        ends, low, high = row_of(graph, middle, rules.body2[i])
         for k in range(low, high):
-            end = world.tails[k]
+            end = ends[k]
             if end == entity:
                 continue
             for rule in range(i, run):
@@ -167,7 +180,7 @@ def _three(
     relations: Ids,
     tails: Ids,
     first_middle: int,
-    world: Surroundings,
+    graph: OverlayArrays,
     rules: OrientedRules,
     first: int,
     last: int,
@@ -175,17 +188,17 @@ def _three(
     count: int,
 ) -> tuple[Ids, int]:
     """As `_two`, one step further; all nodes of the walk differ, as such rules are counted."""
-    if first_middle == entity or first_middle >= len(world.offsets) - 1:
+    if first_middle == entity:
         return found, count
     for i in range(first, last):
-        low, high = row_of(world, first_middle, rules.body2[i])
+        seconds, low, high = row_of(graph, first_middle, rules.body2[i])
         for j in range(low, high):
-            second = world.tails[j]
+            second = seconds[j]
             if second == entity or second == first_middle:
                 continue
-            begin, stop = row_of(world, second, rules.body3[i])
+            ends, begin, stop = row_of(graph, second, rules.body3[i])
             for k in range(begin, stop):
-                end = world.tails[k]
+                end = ends[k]
                 if end == entity or end == first_middle or end == second:
                     continue
                 if not holds(relations, tails, rules.head[i], end):
@@ -196,18 +209,20 @@ def _three(
 
 @compiled
 def _named_in_heads(
-    entity: int, relations: Ids, tails: Ids, world: Surroundings, about: OrientedRules, found: Ids, count: int
+    entity: int, relations: Ids, tails: Ids, graph: OverlayArrays, about: OrientedRules, found: Ids, count: int
 ) -> Ids:
     """Rules whose head names the entity as its constant: everyone their body holds for is a conclusion."""
-    half = (len(world.start_offsets) - 1) // 2
+    half = (len(graph.start_offsets) - 1) // 2
     i = lower_bound(about.head_constant, 0, len(about.row), entity)
     while i < len(about.row) and about.head_constant[i] == entity:
         head = (about.head[i] + half) % (2 * half)
         anchored = about.kind[i] == CONSTANT
-        for end in ends_of_variable(world, about, i):
+        for end in ends_of_variable(graph, about, i):
             if end != entity and not holds(relations, tails, head, end):
-                # Of "anyone", the first is shown.
-                anchor = about.body_constant[i] if anchored else world.tails[row_of(world, end, about.body1[i])[0]]
+                anchor = about.body_constant[i]
+                if not anchored:  # of "anyone", the first is shown
+                    tails_of_end, first, _ = row_of(graph, end, about.body1[i])
+                    anchor = tails_of_end[first]
                 found = _emit(found, count, about.row[i], head, end, anchor, NOBODY)
                 count += 1
         i += 1

@@ -1,8 +1,8 @@
-"""Which relations tie the pairs that a relation ties, too: one-atom rules, counted when they are needed.
+"""Online rules: one-atom rules of a rare relation, counted over all known facts when they are needed.
 
 Rules are mined from the observed graph, so there are none for a relation that it lacks, and next to none for one that
-it has a few times. Yet newcomers bring facts of such relations, and what else ties the ends of these tells as much as
-a mined rule would: of the pairs that ``r`` ties, so many are tied by the relation in question.
+it has a few times. Newcomers bring facts of such relations, and another relation between the same two entities is
+evidence as much as a mined rule would be: of the pairs that ``r`` joins, so many are joined by the relation asked.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from newcomer.rules.compiled import compiled, lower_bound
 from newcomer.rules.rule import SMOOTHING, Kind, Rule
 from newcomer.rules.rule_index import Floats
 
-SELDOM = 5  # observed facts of a relation, or fewer: then all that is known is counted
+RARE = 5  # observed facts of a relation, or fewer: then rules are counted over all known facts
 Votes = tuple[Ids, Floats]  # (candidate, level) of all that speaks for one, the strongest first; each level's strength
 
 
 @dataclass(frozen=True, eq=False)
 class OnlineRules:
-    """For each oriented relation how many pairs it ties, and how many of these the relation in question ties, too."""
+    """For each oriented relation the pairs it joins, and how many of these the relation asked joins too."""
 
-    relation: int  # in question, oriented
+    relation: int  # asked, oriented
     support: Offsets  # (2 R,)
     sizes: Offsets  # (2 R,)
 
@@ -34,17 +34,17 @@ class OnlineRules:
         found: Floats = self.support / (self.sizes + SMOOTHING)
         return found
 
-    def beside(self, votes: Votes, entity: int, relations: Ids, tails: Ids) -> Votes:
-        """The votes of rules, and those of the entity's facts, each as strong as its relation."""
-        says = (self.support[relations] > 0) & (tails != entity)
-        candidates = np.concatenate([votes[0][:, 0], tails[says]])
-        strengths = np.concatenate([votes[1][votes[0][:, 1]], self.confidence[relations[says]]])
+    def added_to(self, votes: Votes, entity: int, relations: Ids, tails: Ids) -> Votes:
+        """The votes of mined rules, and those of the entity's own facts, each as strong as its relation."""
+        votes_for = (self.support[relations] > 0) & (tails != entity)
+        candidates = np.concatenate([votes[0][:, 0], tails[votes_for]])
+        strengths = np.concatenate([votes[1][votes[0][:, 1]], self.confidence[relations[votes_for]]])
         distinct, levels = np.unique(-strengths, return_inverse=True)
         order = np.argsort(levels, kind="stable")
         return np.stack([candidates, levels], axis=1).astype(np.int32)[order], -distinct
 
     def rule(self, relation: int) -> Rule:
-        """What an oriented relation says, as a rule."""
+        """The rule of which an oriented relation is the body."""
         size = len(self.support) // 2
         body = relation if self.relation < size else (relation + size) % (2 * size)
         figures = int(self.support[relation]), int(self.sizes[relation])
@@ -68,21 +68,21 @@ def count_online(
     offsets: Offsets,
     relations: Ids,
     tails: Ids,
-    away: Mask,
-    having: npt.NDArray[np.integer],
+    removed: Mask,
+    heads: npt.NDArray[np.integer],
     relation: int,
     size: int,
     support: Offsets,
 ) -> None:
-    """Add for each pair that an oriented relation ties all that ties it; ``having`` are the heads of such pairs.
+    """Add for each pair that an oriented relation joins all that joins it; ``heads`` are those of such pairs.
 
-    Those who are ``away`` have no facts, whatever the rows say.
+    The rows of ``removed`` entities do not count, nor do edges that lead to them.
     """
-    for head in having:
-        if away[head]:
+    for head in heads:
+        if removed[head]:
             continue
         end = offsets[head + 1]
         first = lower_bound(relations, offsets[head], end, relation)
         for place in range(first, lower_bound(relations, first, end, relation + 1)):
-            if not away[tails[place]]:
+            if not removed[tails[place]]:
                 _count_between(offsets, relations, tails, head, tails[place], size, support)

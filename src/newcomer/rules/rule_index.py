@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Adjacency, Ids, Offsets, read_only
+from newcomer.graph import Ids, Offsets, read_only
 from newcomer.rules.rule import NONE, Kind, RuleSet
 
 KINDS = 8  # room for every Kind in one key with a relation
@@ -156,41 +156,3 @@ def _turned(walks: OrientedRules, num_relations: int) -> OrientedRules:
 
 def _joined(first: OrientedRules, second: OrientedRules) -> OrientedRules:
     return OrientedRules(*(np.concatenate([a, b]).astype(np.int32) for a, b in zip(first, second, strict=True)))
-
-
-class Surroundings(NamedTuple):
-    """The graph a rule walks over, as compiled code takes it, with the distinct starts of every oriented relation.
-
-    Rows that were joined on later have their starts apart, by relation, so that joining costs what these rows cost.
-    """
-
-    offsets: Offsets
-    relations: Ids
-    tails: Ids
-    start_offsets: Offsets
-    starts: Ids
-    late_relations: Ids
-    late_starts: Ids
-
-    def joined(self, rows: Adjacency, relations: Ids, starts: Ids) -> "Surroundings":
-        """With more rows behind: all edges, and of the new ones (relation, start)."""
-        wider = self._replace(offsets=rows.offsets, relations=rows.relations, tails=rows.tails)
-        return wider.started_by(relations, starts)
-
-    def started_by(self, relations: Ids, starts: Ids) -> "Surroundings":
-        """With others who have relations, whose rows nobody walks over."""
-        width = int(starts.max(initial=0)) + 1
-        late = np.divmod(np.unique(relations.astype(np.int64) * width + starts), width)
-        first, second = (read_only(part.astype(np.int32)) for part in late)
-        return self._replace(late_relations=first, late_starts=second)
-
-
-def surroundings(adjacency: Adjacency, num_relations: int) -> Surroundings:
-    """Prepare edges for rules to walk over."""
-    entities = max(len(adjacency.offsets) - 1, 1)
-    heads = np.repeat(np.arange(len(adjacency.offsets) - 1, dtype=np.int64), np.diff(adjacency.offsets))
-    pairs = np.unique(adjacency.relations.astype(np.int64) * entities + heads)
-    starts = read_only((pairs % entities).astype(np.int32))
-    rows = (read_only(adjacency.offsets), read_only(adjacency.relations), read_only(adjacency.tails))
-    nobody = read_only(np.empty(0, dtype=np.int32))
-    return Surroundings(*rows, _offsets(pairs // entities, 2 * num_relations), starts, nobody, nobody)

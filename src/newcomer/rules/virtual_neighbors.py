@@ -2,23 +2,23 @@
 
 A conclusion contains the entity asked about and is not among its facts. It is kept once, with every grounding (rule and
 premises) that leads to it; its confidence is the highest of theirs. Rules start at the entity's own facts and walk on
-over those of the entities they come to: for a data set with newcomers `InductiveDataset.own_facts`, where seen entities
-stand with observed facts and newcomers with auxiliary ones.
+over those of the entities they come to (see `newcomer.graph.overlay`).
 """
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Adjacency, Ids, Mask, Offsets, TripleArray, read_only
+from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, read_only
 from newcomer.rules.grounding import ground_entity
 from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, PathRules, virtual_edges
 from newcomer.rules.rule import NONE, UNCOUNTED, Kind, RuleSet
-from newcomer.rules.rule_index import Floats, RuleIndex, Surroundings, surroundings
+from newcomer.rules.rule_index import Floats, RuleIndex
 
 MEASURES = ("pca", "standard", "smoothed")
 LOGIC, PATH = 0, 1
@@ -144,44 +144,38 @@ class VirtualNeighbors:
 
 
 class Grounder:
-    """Rules and a graph made ready, so that each entity costs only what its neighbourhood costs."""
+    """Rules made ready for grounding, so that each entity costs only what its neighbourhood costs."""
 
-    def __init__(
-        self,
-        rules: RuleSet,
-        facts: Adjacency,
-        limits: NeighborLimits | None = None,
-        world: Surroundings | None = None,
-    ) -> None:
+    def __init__(self, rules: RuleSet, limits: NeighborLimits | None = None) -> None:
         self.limits = limits or NeighborLimits()
         self.rules = rules.where(self.limits.chosen(rules))
         self.strength = strength_of(self.rules, self.limits.measure)
         self.num_relations = rules.num_relations
         self.index = RuleIndex(self.rules, self.strength)
-        self.facts = facts
-        self.world: Surroundings = world or surroundings(facts, rules.num_relations)
 
-    def ground(self, entity: int, relations: Ids, tails: Ids) -> Ids:
-        """Rows (rule, oriented relation, other end, middle nodes) for an entity with these sorted facts."""
-        index = self.index
+    def only(self, rows: npt.NDArray[np.intp]) -> "Grounder":
+        """Some of the rules."""
+        found = copy(self)
+        found.rules, found.strength = self.rules.where(rows), self.strength[rows]
+        found.index = RuleIndex(found.rules, found.strength)
+        return found
+
+    def ground(self, overlay: Overlay, entity: int) -> Ids:
+        """Rows (rule, oriented relation, other end, middle nodes) for an entity."""
+        index, (relations, tails) = self.index, overlay.facts_of(entity)
+        facts = read_only(relations), read_only(tails)
         found: Ids = ground_entity(
-            entity,
-            read_only(relations),
-            read_only(tails),
-            self.world,
-            index.by_start,
-            index.start_offsets,
-            index.by_constant,
+            entity, *facts, overlay.arrays, index.by_start, index.start_offsets, index.by_constant
         )
         return found
 
-    def ground_all(self, entities: Ids, threads: int = 1) -> "Groundings":
+    def ground_all(self, overlay: Overlay, entities: Ids, threads: int = 1) -> "Groundings":
         """The groundings of many entities, in the order of their ids."""
         asked = np.unique(entities)
         slices = [asked[i : i + SLICE] for i in range(0, len(asked), SLICE)]
 
         def work(part: Ids) -> list[Ids]:
-            return [self.ground(int(entity), *self.facts.of(int(entity))) for entity in part]
+            return [self.ground(overlay, int(entity)) for entity in part]
 
         if min(threads, len(slices)) <= 1:
             found = [rows for part in slices for rows in work(part)]
@@ -218,19 +212,20 @@ class Groundings:
 
 def virtual_neighbors(
     rules: RuleSet,
-    facts: Adjacency,
+    overlay: Overlay,
     entities: Ids,
     limits: NeighborLimits | None = None,
     paths: PathLimits | None = None,
     seed: int = 0,
     threads: int = 1,
 ) -> VirtualNeighbors:
-    """What rules (and, with ``paths``, symmetric-path rules) conclude about ``entities``."""
-    return gather(Grounder(rules, facts, limits), entities, paths, seed, threads)
+    """What rules (and, with ``paths``, symmetric-path rules) conclude about ``entities`` from their own facts."""
+    return gather(Grounder(rules, limits), overlay, entities, paths, seed, threads)
 
 
 def gather(
     grounder: Grounder,
+    overlay: Overlay,
     entities: Ids,
     paths: PathLimits | None = None,
     seed: int = 0,
@@ -238,10 +233,10 @@ def gather(
     relation: int | None = None,
 ) -> VirtualNeighbors:
     """As `virtual_neighbors`, with rules that are ready already; of one relation's conclusions, where it is given."""
-    parts = [grounder.ground_all(entities, threads)]
+    parts = [grounder.ground_all(overlay, entities, threads)]
     path_rules = _no_path_rules(grounder.num_relations)
     if paths is not None:
-        found = virtual_edges(grounder.facts, entities, grounder.num_relations, paths, seed, threads)
+        found = virtual_edges(overlay.own_rows, entities, grounder.num_relations, paths, seed, threads)
         path_rules = found.rules
         parts.append(_path_groundings(found, grounder.num_relations))
     rows = _joined(parts)

@@ -7,10 +7,10 @@ decides, and so on (the lexicographic maximum); or all rules count as independen
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Ids
+from newcomer.graph import Ids, OverlayArrays
 from newcomer.rules.compiled import compiled, lower_bound
 from newcomer.rules.grounding import BOTH, ONE, THREE, TWO, ends_of_variable, holds, row_of
-from newcomer.rules.rule_index import Floats, OrientedRules, Surroundings
+from newcomer.rules.rule_index import Floats, OrientedRules
 
 
 @compiled
@@ -28,7 +28,7 @@ def walk_votes(
     entity: int,
     relations: Ids,
     tails: Ids,
-    world: Surroundings,
+    graph: OverlayArrays,
     rules: OrientedRules,
     order: npt.NDArray[np.int64],
     levels: Ids,
@@ -52,9 +52,9 @@ def walk_votes(
                 votes = _vote(votes, count, middle, level)
                 count += 1
             elif kind in (TWO, THREE):
-                begin, stop = row_of(world, middle, rules.body2[i])
+                seconds, begin, stop = row_of(graph, middle, rules.body2[i])
                 for k in range(begin, stop):
-                    second = world.tails[k]
+                    second = seconds[k]
                     if second == entity:
                         continue
                     if kind == TWO:
@@ -63,9 +63,9 @@ def walk_votes(
                             votes = _vote(votes, count, second, level)
                             count += 1
                     elif second != middle:
-                        begin3, stop3 = row_of(world, second, rules.body3[i])
+                        ends, begin3, stop3 = row_of(graph, second, rules.body3[i])
                         for m in range(begin3, stop3):
-                            end = world.tails[m]
+                            end = ends[m]
                             if end != entity and end != middle and end != second and stamps[end] != stamp:
                                 stamps[end] = stamp
                                 votes = _vote(votes, count, end, level)
@@ -76,7 +76,7 @@ def walk_votes(
 @compiled
 def constant_votes(
     entity: int,
-    world: Surroundings,
+    graph: OverlayArrays,
     rules: OrientedRules,
     place: int,
     named: bool,
@@ -91,7 +91,7 @@ def constant_votes(
             votes = _vote(votes, count, rules.head_constant[place], level)
             count += 1
         return votes, count
-    for end in ends_of_variable(world, rules, place):
+    for end in ends_of_variable(graph, rules, place):
         if end != entity:
             votes = _vote(votes, count, end, level)
             count += 1
@@ -103,7 +103,7 @@ def collect_votes(
     entity: int,
     relations: Ids,
     tails: Ids,
-    world: Surroundings,
+    graph: OverlayArrays,
     walks: OrientedRules,
     by_edge: OrientedRules,
     about: OrientedRules,
@@ -122,12 +122,12 @@ def collect_votes(
         if place < walk_count:
             single[0] = chosen[place]
             votes, count, stamp = walk_votes(
-                entity, relations, tails, world, walks, single, levels, stamps, votes, count, stamp
+                entity, relations, tails, graph, walks, single, levels, stamps, votes, count, stamp
             )
         elif place < walk_count + edge_count:
-            votes, count = constant_votes(entity, world, by_edge, chosen[place], False, levels, votes, count)
+            votes, count = constant_votes(entity, graph, by_edge, chosen[place], False, levels, votes, count)
         else:
-            votes, count = constant_votes(entity, world, about, chosen[place], True, levels, votes, count)
+            votes, count = constant_votes(entity, graph, about, chosen[place], True, levels, votes, count)
     return votes[:count]
 
 

@@ -1,4 +1,9 @@
-"""Learning the weights of the ensemble (`newcomer.models.ensemble`): those under which true answers are likeliest."""
+"""Learning the weights of the ensemble (`newcomer.models.ensemble`): those under which true answers are likeliest.
+
+Usual weights and those for linked candidates are those under which the answers of the validation queries have the
+highest likelihood, held near to the features' priors where there are few queries to learn from. The weights added where
+little is known are then learned in the same way on newcomers with most of their facts masked.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
@@ -10,79 +15,74 @@ from torch import Tensor
 
 from newcomer.evaluation.ranking import Queries
 from newcomer.graph import Ids, InductiveDataset
-from newcomer.models.embedding.scorer import ModelScorer
-from newcomer.models.ensemble import COMPANY, FEATURES, LINK, PATHS, Weights, asked_of, few_facts, query_batches, voices
-from newcomer.models.scorer import Scorer
-from newcomer.rules.ranking import Evidence, RuleRanker
+from newcomer.models.engine import InferenceEngine, query_batches
+from newcomer.models.ensemble import KINDS, Weights, few_facts
+from newcomer.models.features import FEATURES, LINKED, Signals, columns_of
 
-PRIOR = (0.4, 0.2, 0.0, 0.7, 2.0, 0.4, -3.0)  # what is believed before any query is looked at
-
-GUESS_OF_MORE = {COMPANY: 0.2, PATHS: 0.5}
-
-FIRMNESS = 50.0  # how hard it is to move from there: dozens of queries must agree
-
+FIRMNESS = 50.0  # how hard it is to move from the priors: dozens of queries must agree
 COMPARED = 20_000  # candidates of a query to learn weights from; of more, some are drawn that stand for the others
-
 ROUNDS = 25
 
 
 class Examples(NamedTuple):
     """Queries to learn weights from."""
 
-    voices: Tensor  # (queries, candidates, voices)
-    prior: Tensor  # (queries, candidates): log of how many one stands for; minus infinity for another known answer
+    features: Tensor  # (queries, candidates, features)
+    offset: Tensor  # (queries, candidates): log of how many one stands for; minus infinity for another known answer
     answers: Tensor  # (queries,): places among the candidates
     few: Tensor  # (queries,): how little is known of the entity asked about
 
-    def scores(self, usual: Tensor, tied: Tensor) -> Tensor:
+    def scores(self, usual: Tensor, with_link: Tensor) -> Tensor:
         """(queries, candidates): by these weights, however much is known."""
-        both = self.voices @ torch.stack([usual, tied], dim=1)  # the table is large: it is read once
-        return both[:, :, 0] + self.voices[:, :, LINK] * both[:, :, 1]
+        both = self.features @ torch.stack([usual, with_link], dim=1)  # the table is large: it is read once
+        return both[:, :, 0] + self.features[:, :, LINKED] * both[:, :, 1]
 
 
-def prior_of(names: Collection[str]) -> Tensor:
-    """(voices,): what is believed of these before any query is looked at."""
-    guesses = dict(zip(FEATURES, PRIOR, strict=True)) | GUESS_OF_MORE
-    return torch.tensor([guesses[name] for name in names])
+def priors_of(names: Collection[str]) -> Weights:
+    """(3, features): the weights before any query is looked at."""
+    usual = np.array([FEATURES[name].prior for name in names], dtype=np.float32)
+    weights: Weights = np.stack([usual, *[np.zeros_like(usual)] * (len(KINDS) - 1)])
+    return weights
 
 
-def weights_for(batches: list[Examples], names: Collection[str] = FEATURES, silent: Collection[str] = ()) -> Weights:
-    """(2, voices): the usual and the tied weights under which the answers are most likely, however much is known.
+def weights_for(batches: list[Examples], names: Collection[str], left_out: Collection[str] = ()) -> Weights:
+    """(2, features): the usual weights and those for linked candidates, however much is known.
 
-    ``silent`` voices have none; without the link nobody is known to be tied.
+    Features that are ``left_out`` have none; without *linked* nobody is known to be linked.
     """
-    heard = torch.tensor([voice not in silent for voice in names])
-    beside_link = heard & (torch.arange(len(names)) != LINK)  # which says no more of those who are tied
-    heard_of = torch.stack([heard, beside_link & heard[LINK]])
-    guess = torch.stack([prior_of(names) * heard, torch.zeros(len(names))])
+    used = torch.tensor([name not in left_out for name in names])
+    beside_link = used & (torch.arange(len(names)) != LINKED)  # which says no more of who is linked
+    mask = torch.stack([used, beside_link & used[LINKED]])
+    prior = torch.from_numpy(priors_of(names)[0])
+    start = torch.stack([prior * used, torch.zeros(len(names))])
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
-        return batch.scores(*(weights * heard_of))
+        return batch.scores(*(weights * mask))
 
-    return _most_likely(batches, guess, scores)
+    return _most_likely(batches, start, scores)
 
 
-def few_weights_for(batches: list[Examples], usual: Weights, tied: Weights) -> Weights:
-    """What to add to the usual and tied weights where little is known."""
-    known = torch.from_numpy(usual), torch.from_numpy(tied)
-    before = [batch._replace(prior=batch.prior + batch.scores(*known)) for batch in batches]
+def few_weights_for(batches: list[Examples], usual: Weights, with_link: Weights) -> Weights:
+    """What to add to the usual weights where little is known."""
+    known = torch.from_numpy(usual), torch.from_numpy(with_link)
+    before = [batch._replace(offset=batch.offset + batch.scores(*known)) for batch in batches]
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
-        return (batch.voices @ weights) * batch.few[:, None]
+        return (batch.features @ weights) * batch.few[:, None]
 
     return _most_likely(before, torch.zeros_like(known[0]), scores)
 
 
-def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examples, Tensor], Tensor]) -> Weights:
-    """The weights under which the answers have the highest likelihood, held back by the guess."""
-    weights = guess.clone().requires_grad_()
+def _most_likely(batches: list[Examples], prior: Tensor, scores: Callable[[Examples, Tensor], Tensor]) -> Weights:
+    """The weights under which the answers have the highest likelihood, held near to the prior."""
+    weights = prior.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([weights], max_iter=ROUNDS, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimiser.zero_grad()
-        loss = 0.5 * FIRMNESS * (weights - guess).square().sum()
+        loss = 0.5 * FIRMNESS * (weights - prior).square().sum()
         for batch in batches:
-            among = scores(batch, weights) + batch.prior
+            among = scores(batch, weights) + batch.offset
             loss = loss + torch.nn.functional.cross_entropy(among, batch.answers, reduction="sum")
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
@@ -92,44 +92,37 @@ def _most_likely(batches: list[Examples], guess: Tensor, scores: Callable[[Examp
 
 
 def examples(
-    network: ModelScorer,
-    rules: RuleRanker,
-    dataset: InductiveDataset,
-    queries: Queries,
-    compared: int = COMPARED,
-    paths: Scorer | None = None,
+    engine: InferenceEngine, dataset: InductiveDataset, queries: Queries, compared: int = COMPARED
 ) -> Iterator[Examples]:
-    """What the voices say of every candidate, or of so many, a part of the queries at a time."""
+    """The features of every candidate, or of so many, a part of the queries at a time."""
     true = dataset.known().adjacency
-    for part in query_batches(len(queries), network.num_entities):
+    for part in query_batches(len(queries), engine.initial.num_entities):
         asked = queries.take(np.arange(part.start, part.stop))
-        evidence = rules.evidence(asked.entity, asked.relation)
-        kept, weight = _candidates(evidence, asked.answer, compared, np.random.default_rng([3, part.start]))
-        by_paths = asked_of(paths, asked.entity, asked.relation)
-        said = voices(network.scores(asked.entity, asked.relation), evidence, by_paths)
-        table = np.stack([voice[:, kept] for voice in said], axis=2)
-        left_out = np.zeros(evidence.linked.shape, dtype=bool)
+        signals = engine.signals_of_many(engine.initial, asked.entity, asked.relation)
+        kept, weight = _candidates(signals, asked.answer, compared, np.random.default_rng([3, part.start]))
+        table = np.stack([np.stack([column[kept] for column in columns_of(one)], axis=1) for one in signals])
+        left_out = np.zeros((len(asked), engine.initial.num_entities), dtype=bool)
         for row, (entity, relation, answer) in enumerate(zip(asked.entity, asked.relation, asked.answer, strict=True)):
             relations, tails = true.of(int(entity))
             left_out[row, tails[relations == relation]] = True
             left_out[row, answer] = False
-        prior = np.where(left_out[:, kept], -np.inf, weight).astype(np.float32)
+        offset = np.where(left_out[:, kept], -np.inf, weight).astype(np.float32)
         answers = torch.from_numpy(np.searchsorted(kept, asked.answer))
-        few = torch.from_numpy(few_facts(evidence.facts))
-        yield Examples(torch.from_numpy(table), torch.from_numpy(prior), answers, few)
+        few = torch.from_numpy(np.array([few_facts(one.num_facts) for one in signals]))
+        yield Examples(torch.from_numpy(table), torch.from_numpy(offset), answers, few)
 
 
 def _candidates(
-    evidence: Evidence, answers: Ids, most: int, generator: np.random.Generator
+    signals: list[Signals], answers: Ids, most: int, generator: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Whom to compare, ascending, and the log of how many each stands for.
 
-    Where there are more than ``most``, the answers and those who are tied to an entity asked about stand for
-    themselves; of the others that a rule reaches, and of all the rest, up to half as many are drawn each.
+    Where there are more than ``most``, the answers and those who are linked to an entity asked about stand
+    for themselves; of the others that a rule reaches, and of all the rest, up to half as many are drawn each.
     """
-    certain = np.any(evidence.linked > 0, axis=0)
+    certain = np.any([one.is_linked for one in signals], axis=0)
     certain[answers] = True
-    reached = np.any(evidence.confidence > 0, axis=0) & ~certain
+    reached = np.any([one.rules.confidence > 0 for one in signals], axis=0) & ~certain
     weight = np.full(len(certain), -np.inf, dtype=np.float32)
     weight[certain] = 0.0
     for group in (np.flatnonzero(reached), np.flatnonzero(~certain & ~reached)):

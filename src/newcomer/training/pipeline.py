@@ -1,9 +1,9 @@
 """Training from a data set to a model.
 
-    search   newcomers are held out of the observed graph; a model is trained on the rest and examined on them every few
+    search   newcomers are held out of the observed graph; a model is trained on the rest and validated on them every few
              epochs, until it no longer improves: that gives the number of epochs
-    final    a fresh model is trained on all observed facts for that number of epochs; only what paths have learned in
-             the search, which is of relations and of no entity, is gone on with
+    final    a fresh model is trained on all observed facts for that number of epochs; only the propagation network of
+             the search, which knows relations and no entity, is trained on
 
 Without validation there is only the final phase, of as many epochs as the settings say. Without the final fit the best
 model of the search is the result: it knows the observed graph without those held out, who count as newcomers.
@@ -14,30 +14,31 @@ with the same weights as one that was not.
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from newcomer.config import NOTHING, Config, TrainingConfig
 from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, decides_by_probability
-from newcomer.graph import Graph, InductiveDataset, Vocabulary
+from newcomer.graph import Graph, InductiveDataset, Overlay, Vocabulary
 from newcomer.models.bundle import BundleParts, Thresholds, dataset_hash
+from newcomer.models.device import choose_device
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.embedding.model import Model
-from newcomer.models.ensemble import KINDS, all_kinds, features_of
+from newcomer.models.ensemble import KINDS, Weights
+from newcomer.models.features import feature_names
 from newcomer.models.propagation.network import PATHS, Propagation
-from newcomer.models.propagation.own import path_weights
 from newcomer.models.serialisation import inferred_by, weights_of
 from newcomer.models.threads import one_thread
-from newcomer.models.triple_classifier import Judge, TripleClassifierScorer, triple_classifier_weights
+from newcomer.models.trained import TrainedModel
+from newcomer.models.triple_classifier import Judge, TripleClassifierScorer
+from newcomer.rules.limits import thread_count
+from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.virtual_neighbors import VirtualNeighbors
 from newcomer.training.calibration import calibrate, newcomer_thresholds
 from newcomer.training.checkpoint import (
     BEST,
@@ -53,31 +54,23 @@ from newcomer.training.checkpoint import (
 )
 from newcomer.training.cost_model import stays_local
 from newcomer.training.embedding import Trainer
-from newcomer.training.ensemble import EnsembleLearner, World, rules_over
-from newcomer.training.ensemble_weights import prior_of
+from newcomer.training.ensemble import EnsembleLearner
+from newcomer.training.ensemble_weights import priors_of
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.journal import CHECKPOINT, Journal, opened
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
 from newcomer.training.propagation import PropagationTrainer, carried_over
-from newcomer.training.runtime import (
-    check_finite,
-    choose_device,
-    memory_in_words,
-    precision,
-    settled,
-    steady,
-    torch_threads,
-)
+from newcomer.training.runtime import check_finite, memory_in_words, precision, settled, steady, torch_threads
 from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
 
 REHEARSED = 2  # batches
-BEGUN = "begun."  # what paths have learned in the search
-KEPT_EVERY = 100  # steps of learning what paths say
-FOR_PATHS = "to learn what paths say; set model.propagation=false"
+BEGUN = "begun."  # the propagation network of the search
+KEPT_EVERY = 100  # steps of the propagation network
+FOR_PROPAGATION = "for the propagation network; set model.propagation=false"
 
 
 class Listener:
-    """Told what a fit is doing; this one keeps it to itself."""
+    """Notified of what a training is doing; this one keeps it to itself."""
 
     def stage(self, what: str) -> None:
         """Something that takes a while begins."""
@@ -90,43 +83,43 @@ class Listener:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """A trained model, the world it was trained in, and how that went."""
+class World:
+    """A prepared data set and its graph on the device."""
 
-    config: Config
-    dataset: InductiveDataset  # as trained on: whose vectors the model has, and whose facts came later
-    model: Model
+    prepared: Prepared
     graph: GraphTensors
-    labels: Tensor
-    blend: npt.NDArray[np.float32] | None  # how far network and rules are believed, where both have a say
-    rules: RuleSet
-    neighbors: VirtualNeighbors | None
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained model, the data set it was trained on, and how that went."""
+
+    model: TrainedModel
+    dataset: InductiveDataset  # as trained on: whose vectors the model has, and whose facts came later
     history: list[Figures]
     metrics: dict[str, Any]
-    judge: Judge | None = None  # of triples
-    paths: Propagation | None = None  # what they say, where they have a say
 
     @property
-    def learned_paths(self) -> tuple[Propagation, Vocabulary] | None:
-        """What paths have learned, and the names of the relations that it is about."""
-        return None if self.paths is None else (self.paths, self.dataset.relations)
+    def config(self) -> Config:
+        return self.model.config
+
+    @property
+    def learned_propagation(self) -> tuple[Propagation, Vocabulary] | None:
+        """The propagation network, and the names of its relations."""
+        return None if self.model.propagation is None else (self.model.propagation, self.dataset.relations)
 
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
-        with steady(self.labels.device, torch_threads(source, self.config, None)):
-            inferred = inferred_by(
-                self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
-            )
-        judged = {} if self.judge is None else triple_classifier_weights(self.judge)
-        told = {} if self.paths is None else path_weights(self.paths)
+        with steady(self.model.device, torch_threads(source, self.config, None)):
+            inferred = inferred_by(self.model, self.dataset.auxiliary.triples)
         # Where false triples were made up, a verdict goes by its probability, which was learned from the same ones.
         found = self.metrics.get(THRESHOLDS, {"made_up": True})
         by_probability = found["made_up"] or decides_by_probability(self.metrics, self.config)
         return BundleParts(
             config=self.config,
             observed=self.dataset.observed,
-            rules=self.rules,
-            weights={**weights_of(self.model, self.labels, self.blend), **inferred.weights, **judged, **told},
+            rules=self.model.rules,
+            weights={**weights_of(self.model), **inferred.weights},
             dataset_name=source.name,
             dataset_hash=dataset_hash(source),
             metrics=self.metrics,
@@ -154,14 +147,14 @@ def fit(
     config = decided(config, dataset, place, folder, resume)
     identity = Identity.of(dataset, config, rules)
     with steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
-        habit = corruption_of(dataset) if config.model.triple_classifier else None
-        run = _Run(config, place, threads, report or Listener(), journal, habit)
+        corruption = corruption_of(dataset) if config.model.triple_classifier else None
+        run = _Run(config, place, threads, report or Listener(), journal, corruption)
         if config.training.validation_rate == 0:
             return run.final(run.world(dataset, rules), config.training.epochs)
         if not config.training.final_fit:
             return run.search(dataset, rules, full)
         whole = run.world(dataset, rules)  # before the search: what it cannot bear must not show only after it
-        learned = run.search(dataset, rules, full).learned_paths if run.state.phase == "search" else None
+        learned = run.search(dataset, rules, full).learned_propagation if run.state.phase == "search" else None
         return run.final(whole, run.state.best_epoch, learned)
 
 
@@ -183,45 +176,59 @@ class _Run:
         threads: int | None,
         listener: Listener,
         journal: Journal,
-        habit: Corruption | None,
+        corruption: Corruption | None,
     ) -> None:
-        self.config, self.place, self.threads, self.habit = config, place, threads, habit
+        self.config, self.place, self.threads, self.corruption = config, place, threads, corruption
         self.listener, self.journal, self.state = listener, journal, journal.state
 
     def search(self, dataset: InductiveDataset, rules: RuleSet | None, full: Graph | None) -> Fitted:
-        """Train until the held-out newcomers are served no better; gives the model at its best."""
+        """Train until the held-out newcomers are ranked no better; gives the model at its best."""
         training, state = self.config.training, self.state
-        exam = hold_out_newcomers(dataset, self.config, full)
-        given = None if rules is None else renamed_rules(rules, dataset, exam.dataset)
-        world = self.world(exam.dataset, given, newcomers=True)
+        held_out = hold_out_newcomers(dataset, self.config, full)
+        given = None if rules is None else renamed_rules(rules, dataset, held_out.dataset)
+        world = self.world(held_out.dataset, given)
         if not state.exam:
-            self.listener.stage("asking the rules alone")
-            state.exam = self._about(exam, world.prepared)
+            self.listener.stage("ranking by the rules alone")
+            state.exam = self._about(held_out, world.prepared)
         trainer = self._trainer(world)
         while state.epoch < training.epochs and state.stale < training.patience:
             record = self._epoch(trainer)
             if is_due(state.epoch, training):
-                figures = self._grade(exam, trainer, world)
+                figures = self._validate(held_out, trainer, world)
                 record |= figures
                 if state.validated(figures):
                     self._keep_best(trainer)
             self._save(trainer, record, training.epochs)
         restore_model(trainer, _part_of(self.journal.tensors, BEST))
-        paths = self._paths(world)
-        ensemble_learner = self._weighing(trainer, world, paths)
+        model = self._model(trainer, world, self._propagation(world))
+        learner = EnsembleLearner(model, world.prepared, self.threads)
         if self.config.model.ensemble and not state.blend:
-            self._blend(exam, ensemble_learner)
-        judge = self._judge(world)
+            self._weigh(held_out, learner)
+        model = replace(model, triple_classifier=self._triple_classifier(world))
         if not state.calibration:
-            self._calibrate(exam, ensemble_learner, dataset, judge)
-        return self._fitted(trainer, world, "those who were not held out", judge, paths)
+            self._calibrate(held_out, learner, dataset, model.triple_classifier)
+        return self._fitted(model, world, "those who were not held out")
 
-    def _paths(self, world: World) -> Propagation | None:
-        """Learn what paths say, where they are to have a say, or go on with that."""
+    def _model(self, trainer: Trainer, world: World, propagation: Propagation | None = None) -> TrainedModel:
+        """What was trained so far."""
+        prepared = world.prepared
+        return TrainedModel(
+            self.config,
+            prepared.dataset.observed,
+            prepared.rules,
+            trainer.model,
+            world.graph,
+            trainer.labels,
+            prepared.seen_neighbors,
+            propagation=propagation,
+        )
+
+    def _propagation(self, world: World) -> Propagation | None:
+        """Train the propagation network, where there is to be one, or go on with that."""
         if not self.config.model.propagation:
             return None
-        self.listener.stage("learning what paths say")
-        trainer, others = self._path_trainer(world), dict(self.journal.tensors)
+        self.listener.stage("training the propagation network")
+        trainer, others = self._propagation_trainer(world), dict(self.journal.tensors)
         if begun := _part_of(others, BEGUN):
             with self.journal.fitting():
                 trainer.begin_with(begun)
@@ -231,79 +238,77 @@ class _Run:
             others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
         with one_thread():
             while self.state.path_step < trainer.steps:
-                with memory_in_words(FOR_PATHS):
+                with memory_in_words(FOR_PROPAGATION):
                     loss = trainer.step(self.state.path_step)
                 self.state.path_step += 1
                 if self.state.path_step % KEPT_EVERY == 0 or self.state.path_step == trainer.steps:
-                    where = f"step {self.state.path_step} of learning what paths say"
+                    where = f"step {self.state.path_step} of the propagation network"
                     check_finite(float(loss), where, "take another seed, or set model.propagation=false")
                     self.journal.keep({**others, **trainer.tensors()})
                 self.listener.step(self.state.path_step, trainer.steps)
         return trainer.network
 
     def _begun(self, world: World, learned: tuple[Propagation, Vocabulary] | None) -> Tensors:
-        """What paths have learned in the search: of no entity in particular, so it serves the whole graph, too."""
+        """The propagation network of the search: it knows no entity, so it serves the whole graph too."""
         if learned is None:
             return Tensors()
         relations = world.prepared.dataset.relations
         fresh = Propagation(len(relations), torch.Generator().manual_seed(self.config.seed))
         return {f"{BEGUN}{name}": value for name, value in carried_over(*learned, fresh, relations).items()}
 
-    def _path_trainer(self, world: World) -> PropagationTrainer:
+    def _propagation_trainer(self, world: World) -> PropagationTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
         begun = [self.journal.tensors.get(f"{phase}silent") for phase in (PATHS, BEGUN)]
-        silent = next((bool(one) for one in begun if one is not None), None)  # as it was begun, wherever it goes on
-        if silent is None:
-            silent = self.place.type == "cpu" and stays_local(observed, seen)
+        sparse = next((bool(one) for one in begun if one is not None), None)  # as it began, wherever it goes on
+        if sparse is None:
+            sparse = self.place.type == "cpu" and stays_local(observed, seen)
         steps, seed = self.config.training.propagation_steps, self.config.seed
-        return PropagationTrainer(observed, seen, steps, seed, self.place, silent)
+        return PropagationTrainer(observed, seen, steps, seed, self.place, sparse)
 
-    def _blend(self, exam: HoldOut, ensemble_learner: EnsembleLearner) -> None:
-        """Weigh the network against the rules, and grade both together."""
-        self.listener.stage("ensemble_learner network and rules")
-        weights = ensemble_learner.learned_from(exam)
-        self.state.blend = _blend_of(weights, self._voices)
-        self.state.blended = exam.grade(ensemble_learner.blended(weights))
+    def _weigh(self, held_out: HoldOut, learner: EnsembleLearner) -> None:
+        """Learn the weights of the ensemble, and validate it."""
+        self.listener.stage("learning the weights of the ensemble")
+        weights = learner.learned_from(held_out)
+        self.state.blend = _by_name(weights, self._features)
+        self.state.blended = held_out.grade(learner.scorer(weights))
 
-    def _judge(self, world: World) -> Judge | None:
-        """A judge that practised on what is trained on, where the data set says what is false."""
-        if self.habit is None:
+    def _triple_classifier(self, world: World) -> Judge | None:
+        """A triple classifier trained on what is trained on, where the data set has false triples."""
+        if self.corruption is None:
             return None
-        self.listener.stage("learning to judge triples")
-        return learn_triple_classifier(world.prepared.dataset.observed, self.habit, self.config.seed)
+        self.listener.stage("training the triple classifier")
+        return learn_triple_classifier(world.prepared.dataset.observed, self.corruption, self.config.seed)
 
     def _calibrate(
-        self, exam: HoldOut, ensemble_learner: EnsembleLearner, source: InductiveDataset, judge: Judge | None
+        self, held_out: HoldOut, learner: EnsembleLearner, source: InductiveDataset, classifier: Judge | None
     ) -> None:
-        """See how often answers like these are right, and from which score on triples are true."""
+        """Count how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating probabilities")
-        blended, seed = self.config.model.ensemble, self.config.seed
-        scorer = (
-            ensemble_learner.blended(_weights(self.state.blend, self._voices)) if blended else ensemble_learner.network
-        )
-        judging = (
-            None
-            if judge is None
-            else TripleClassifierScorer(judge, ensemble_learner.world.prepared.dataset.known_facts())
-        )
-        self.state.thresholds = newcomer_thresholds(exam, judging or scorer, source, seed)
-        self.state.calibration = calibrate(exam, scorer, source, blended, seed, judging)
+        is_ensemble, seed = self.config.model.ensemble, self.config.seed
+        scorer = learner.scorer(_weights(self.state.blend, self._features)) if is_ensemble else learner.embedding
+        triple_scorer = None
+        if classifier is not None:
+            triple_scorer = TripleClassifierScorer(classifier, learner.prepared.dataset.known_facts())
+        self.state.thresholds = newcomer_thresholds(held_out, triple_scorer or scorer, source, seed)
+        self.state.calibration = calibrate(held_out, scorer, source, is_ensemble, seed, triple_scorer)
 
     def final(self, world: World, epochs: int, learned: tuple[Propagation, Vocabulary] | None = None) -> Fitted:
-        """Train a fresh model on everyone for a number of epochs; paths go on from what a search ``learned``."""
+        """Train a fresh model on everyone for a number of epochs; the propagation network goes on from the search's."""
         if self.state.phase != "final":
             self.state.phase, self.state.epoch, self.state.path_step = "final", 0, 0
             self.journal.tensors = self._begun(world, learned)
         trainer = self._trainer(world)
         while self.state.epoch < epochs:
             self._save(trainer, self._epoch(trainer), epochs)
-        return self._fitted(trainer, world, "everyone", self._judge(world), self._paths(world))
+        classifier = self._triple_classifier(world)
+        model = self._model(trainer, world, self._propagation(world))
+        return self._fitted(replace(model, triple_classifier=classifier), world, "everyone")
 
-    def world(self, dataset: InductiveDataset, rules: RuleSet | None, newcomers: bool = False) -> World:
+    def world(self, dataset: InductiveDataset, rules: RuleSet | None) -> World:
         """Rules, virtual neighbours and graph of a data set, and a proof that they can be trained on."""
         mines = rules is None and self.config.mines_rules
         self.listener.stage("mining rules and inferring virtual neighbours" if mines else "preparing")
-        prepared = prepare(dataset, self.config, rules, self.threads, self.listener.step, newcomers)
+        prepared = prepare(dataset, self.config, rules, self.threads, self.listener.step)
         observed = prepared.dataset.observed
         world = World(prepared, build_graph_tensors(observed, prepared.num_seen, prepared.seen_neighbors, self.place))
         self.rehearse(world)
@@ -316,8 +321,8 @@ class _Run:
             report = _Rehearsal(self.config, world.graph, self.place).epoch(0)
         check_finite(report.loss, "the rehearsal", _slower(self.config.training))
         if self.config.model.propagation:
-            with memory_in_words(FOR_PATHS), one_thread():
-                self._path_trainer(world).step(1)
+            with memory_in_words(FOR_PROPAGATION), one_thread():
+                self._propagation_trainer(world).step(1)
 
     def _trainer(self, world: World) -> Trainer:
         """A fresh trainer, or one that stands where the phase was interrupted."""
@@ -353,61 +358,45 @@ class _Run:
         self.journal.save(record, kept | trainer_tensors(trainer))
         self.listener.epoch(record, self.state, last)
 
-    def _grade(self, exam: HoldOut, trainer: Trainer, world: World) -> dict[str, float]:
+    def _validate(self, held_out: HoldOut, trainer: Trainer, world: World) -> dict[str, float]:
         with memory_in_words(_for_a_batch(self.config)):
-            network = self._weighing(trainer, world).network
-            told_apart = exam.judge(network, self.config.seed) if exam.has_labels else {}
-            return exam.grade(network) | told_apart
-
-    def _weighing(self, trainer: Trainer, world: World, paths: Propagation | None = None) -> EnsembleLearner:
-        return EnsembleLearner(self.config, self.threads, trainer, world, paths)
+            scorer = EnsembleLearner(self._model(trainer, world), world.prepared, self.threads).embedding
+            classified = held_out.judge(scorer, self.config.seed) if held_out.has_labels else {}
+            return held_out.grade(scorer) | classified
 
     @property
-    def _voices(self) -> tuple[str, ...]:
-        return features_of(self.config.model.graph_statistics, bool(self.config.model.propagation))
+    def _features(self) -> tuple[str, ...]:
+        return feature_names(self.config.model.graph_statistics, bool(self.config.model.propagation))
 
-    def _about(self, exam: HoldOut, prepared: Prepared) -> Figures:
-        """What the exam asks, and what the rules of this run answer by themselves, where it has any."""
+    def _about(self, held_out: HoldOut, prepared: Prepared) -> Figures:
+        """What the hold-out asks, and what the rules of this run answer by themselves, where it has any."""
+        overlay = Overlay.of_dataset(prepared.dataset)
+        rules = RuleScorer(RuleRanker.of(prepared.rules), overlay, thread_count(self.threads))
         return {
-            "unseen": exam.unseen,
-            "newcomers": len(exam.dataset.newcomers),
-            "queries": len(exam.queries),
-            "rules": exam.grade(rules_over(prepared, prepared.dataset, self.threads)) if len(prepared.rules) else None,
+            "unseen": held_out.unseen,
+            "newcomers": len(held_out.dataset.newcomers),
+            "queries": len(held_out.queries),
+            "rules": held_out.grade(rules) if len(prepared.rules) else None,
         }
 
-    def _fitted(
-        self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None, paths: Propagation | None
-    ) -> Fitted:
-        state, prepared = self.state, world.prepared
+    def _fitted(self, model: TrainedModel, world: World, trained_on: str) -> Fitted:
+        state = self.state
         history = [{name: value for name, value in record.items() if name != "seconds"} for record in state.history]
         metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
         if state.best:
             metrics["epochs"] = state.best_epoch
             metrics["validation"] = {**state.exam, "epoch": state.best_epoch, "model": state.blended or state.best}
             if state.blended:
-                metrics["validation"]["network"] = state.best
-        blend = None
+                metrics["validation"]["embedding"] = state.best
         if self.config.model.ensemble:
-            metrics["blend"] = state.blend or _first_blend(self._voices)
-            blend = _weights(metrics["blend"], self._voices)
+            metrics["ensemble"] = state.blend or _by_name(priors_of(self._features), self._features)
+            model = replace(model, weights=_weights(metrics["ensemble"], self._features))
         if state.calibration:
             metrics[CALIBRATION] = state.calibration
         if state.thresholds:
             metrics[THRESHOLDS] = state.thresholds
-        return Fitted(
-            self.config,
-            prepared.dataset,
-            trainer.model.eval(),
-            world.graph,
-            trainer.labels,
-            blend,
-            prepared.rules,
-            prepared.seen_neighbors,
-            list(state.history),
-            metrics,
-            judge,
-            paths,
-        )
+        model.embedding.eval()
+        return Fitted(model, world.prepared.dataset, list(state.history), metrics)
 
 
 class _Rehearsal(Trainer):
@@ -417,19 +406,14 @@ class _Rehearsal(Trainer):
         yield from islice(super()._batches(generator), REHEARSED)
 
 
-def _blend_of(weights: npt.NDArray[np.float32], voices: tuple[str, ...]) -> dict[str, float]:
-    """All kinds by name, as a report shows them."""
-    names = [f"{voice}{kind}" for kind in KINDS for voice in voices]
-    return dict(zip(names, all_kinds(weights).reshape(-1).tolist(), strict=True))
+def _by_name(weights: Weights, features: tuple[str, ...]) -> dict[str, float]:
+    """All kinds of weights by name, as a report shows them."""
+    names = [f"{feature}{kind}" for kind in KINDS for feature in features]
+    return dict(zip(names, weights.reshape(-1).tolist(), strict=True))
 
 
-def _first_blend(voices: tuple[str, ...]) -> dict[str, float]:
-    """What is believed where no newcomers were held out to learn it from."""
-    return _blend_of(prior_of(voices).numpy(), voices)
-
-
-def _weights(blend: Mapping[str, float], voices: tuple[str, ...]) -> npt.NDArray[np.float32]:
-    return np.array([[blend[f"{voice}{kind}"] for voice in voices] for kind in KINDS], dtype=np.float32)
+def _weights(by_name: Mapping[str, float], features: tuple[str, ...]) -> Weights:
+    return np.array([[by_name[f"{feature}{kind}"] for feature in features] for kind in KINDS], dtype=np.float32)
 
 
 def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:

@@ -17,7 +17,7 @@ from newcomer.config import Config
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
 from newcomer.graph.types import seen_count
-from newcomer.models.grounding import ground, ground_seen
+from newcomer.models.grounding import ground_seen
 from newcomer.rules.mining.plan import MiningPlan, mine_rules
 from newcomer.rules.rule import NONE, Kind, RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
@@ -27,12 +27,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The data set as training sees it, its rules, and what they conclude about seen entities and newcomers."""
+    """The data set as training sees it, its rules, and what they conclude about seen entities."""
 
     dataset: InductiveDataset
     rules: RuleSet
     seen_neighbors: VirtualNeighbors | None
-    newcomer_neighbors: VirtualNeighbors | None
     mined: bool = False  # the rules are from these facts, not given
 
     @property
@@ -46,17 +45,15 @@ def prepare(
     rules: RuleSet | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    newcomers: bool = True,
 ) -> Prepared:
-    """Mine (unless rules are given) and ground; without ``newcomers`` only what is trained on is grounded."""
+    """Mine (unless rules are given) and ground the rules on what is trained on."""
     check_trainable(dataset)
     mined = rules is None
     if rules is None:
         rules = mined_rules(dataset, config, threads, progress)
     dataset = under_protocol(dataset, config.protocol)
     seen = ground_seen(rules, dataset.observed, config, threads)
-    arrived = ground(rules, dataset.own_facts, dataset.newcomers, config, threads) if newcomers else None
-    return Prepared(dataset, rules, seen, arrived, mined)
+    return Prepared(dataset, rules, seen, mined)
 
 
 def check_trainable(dataset: InductiveDataset) -> None:

@@ -9,25 +9,14 @@ from typing import Any
 import torch
 
 from newcomer.config import AUTO, Config
-from newcomer.errors import OptionError, unknown_name
+from newcomer.errors import OptionError
 from newcomer.graph import InductiveDataset
 from newcomer.models.propagation import gpu as fused
 from newcomer.training.cost_model import affords_propagation
 
-DEVICES = ("auto", "cpu", "cuda")
 SMALL = 2_000_000  # numbers: facts times the length of a vector
 TOO_LITTLE = ("out of memory", "not enough memory", "allocate memory")  # how torch words it
 _FILLING: Any = torch.utils.deterministic
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of this name: ``auto`` takes a GPU where there is one."""
-    if name not in DEVICES:
-        raise unknown_name("device", name, DEVICES)
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise OptionError("there is no GPU that PyTorch can use here; pass --device cpu or auto")
-    return torch.device("cuda" if there and name != "cpu" else "cpu")
 
 
 def settled(config: Config, dataset: InductiveDataset, device: torch.device, before: bool | None = None) -> Config:

@@ -30,13 +30,14 @@ from newcomer.errors import InputError, MissingExtraError, OptionError, OutputEr
 from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import dataset_hash
+from newcomer.models.device import choose_device
 from newcomer.rules.rule import RuleSet
 from newcomer.training.checkpoint import START_ANEW, Figures, RunState
 from newcomer.training.holdout import hold_out_newcomers
 from newcomer.training.journal import claimed
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.preparation import check_trainable, mined_rules, renamed_rules
-from newcomer.training.runtime import choose_device, settled
+from newcomer.training.runtime import settled
 from newcomer.training.search_space import Space, with_settings
 
 STUDY, BEST, TRIALS = "study.db", "best.toml", "trials.tsv"

@@ -1,190 +1,195 @@
-"""A trained model at work on a data set: newcomers are added to the seen entities, then any query can be scored."""
+"""What the embeddings alone say of every entity as an answer, and of single triples."""
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from threading import RLock
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from newcomer.graph import Ids, InductiveDataset
-from newcomer.models.embedding.encoders import States
-from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.embedding.model import Model
-from newcomer.models.sparse import Rows
+from newcomer.models.embedding.newcomers import EncodedComponent, NewcomerEncoder
+from newcomer.models.snapshot import ABSENT, Members, Snapshot
 from newcomer.models.threads import one_thread
-from newcomer.models.vn.layers import Edges
-from newcomer.models.vn.soft_labels import soft_labels
-from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
-TRIPLES_AT_ONCE = 1 << 16
-ENTITIES_AT_ONCE = 1 << 13
-
-
-class ModelScorer:
-    """Scores all entities for (entity, relation, ?); implements what ranking asks for.
-
-    Seen entities are encoded over the observed graph alone. The soft labels of newcomers' virtual triples are computed
-    once, with the newcomers embedded by their stated facts: inference does not iterate.
-
-    With ``constrained`` the score of a triple that rules infer is that of its label, the optimum under the rules, and
-    not what the embeddings alone say: so a model that never saw a newcomer still says of it what the rules say.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        seen_graph: GraphTensors,
-        seen_labels: Tensor,
-        dataset: InductiveDataset,
-        virtual: VirtualNeighbors | None,
-        labels: str,
-        c: float,
-        constrained: bool = False,
-    ) -> None:
-        self.model = model.eval()
-        self.device = seen_labels.device
-        self.num_entities = len(dataset.entities)
-        self.everyone = torch.arange(self.num_entities, device=self.device)
-        self.labels, self.c = labels, c
-        with torch.no_grad():
-            ones = torch.ones(len(seen_graph.facts), device=self.device)
-            seen = self.model.encoder.states(seen_graph.edges(torch.cat([ones, seen_labels])))
-            graphs, self.states = [seen_graph], seen
-            if seen_graph.num_entities < self.num_entities:
-                graphs.append(build_graph_tensors(dataset.auxiliary, self.num_entities, virtual, self.device))
-                self.states = self._arrive(seen, graphs[-1])
-            same = model.answers_by_input or not model.encoder.query_aware
-            # Some at a time: all neighbours of everyone, in order, are gigabytes to a network that reads them in turn.
-            parts = torch.split(self.everyone, ENTITIES_AT_ONCE)
-            self.fixed = torch.cat([self._candidates(0, part) for part in parts]) if same else None
-            self.inferred = self._infer(graphs) if constrained and labels != "none" else None
-
-    def _arrive(self, seen: States, arrived: GraphTensors) -> States:
-        """Newcomers embedded by their facts; then, where these make rules infer more, by both."""
-        stated = torch.ones(len(arrived.facts), device=self.device)
-        silent = torch.zeros(len(arrived.virtual), device=self.device)
-        alone = self._extended(seen, arrived, torch.cat([stated, silent]))
-        if len(arrived.virtual) == 0 or self.labels == "none" or not self.model.encoder.hears_virtual:
-            return alone
-        every = torch.arange(len(silent), device=self.device)
-        believed = virtual_labels(self.model, alone, arrived, every, self.labels, self.c)
-        return self._extended(seen, arrived, torch.cat([stated, believed]))
-
-    def _infer(self, graphs: list[GraphTensors]) -> "Inferred":
-        """What rules add to the truth of each virtual triple, by query."""
-        triples = torch.cat([graph.virtual for graph in graphs])
-        added = torch.cat([self._added(graph) for graph in graphs])
-        size = 2 * self.model.num_relations
-        forward = triples[:, 0] * size + triples[:, 1]
-        backward = triples[:, 2] * size + self.model.inverse(triples[:, 1])
-        keys, order = torch.sort(torch.cat([forward, backward]), stable=True)
-        answers = torch.cat([triples[:, 2], triples[:, 0]])[order]
-        return Inferred(keys, answers, added.repeat(2)[order])
-
-    def _added(self, graph: GraphTensors) -> Tensor:
-        if self.labels == "hard":
-            return torch.ones(len(graph.virtual), device=self.device)
-        every = torch.arange(len(graph.virtual), device=self.device)
-        return self.c * rule_support(self.model, self.states, graph, every)
-
-    def _extended(self, seen: States, arrived: GraphTensors, weights: Tensor) -> States:
-        edges = arrived.edges(weights)
-        start = seen.edges.rows.num_rows
-        newcomers = torch.arange(start, self.num_entities, device=self.device)
-        rows, entries = edges.rows.pick(newcomers)
-        return self.model.encoder.extend(seen, Edges(rows, edges.relations[entries], edges.weights[entries]))
-
-    def _candidates(self, relation: int, entities: Tensor) -> Tensor:
-        """(entities, d): these as answers to ``relation``."""
-        return self.model.answers(self.states, entities, torch.full_like(entities, relation))
-
-    def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
-        """One row of scores a query, the same with any number of threads: weights are learned from it."""
-        with torch.no_grad(), one_thread():
-            asked = torch.tensor(entities, dtype=torch.int64, device=self.device)
-            queries = torch.tensor(relations, dtype=torch.int64, device=self.device)
-            scores = torch.empty(len(asked), self.num_entities, device=self.device)
-            vectors = self.model.encoder.embed(self.states, asked, queries)
-            for relation in np.unique(relations):
-                place = torch.tensor(np.flatnonzero(relations == relation), device=self.device)
-                candidates = self.fixed if self.fixed is not None else self._candidates(int(relation), self.everyone)
-                scores[place] = self.model.decoder.all_tails(vectors[place], queries[place], candidates).float()
-            if self.inferred is not None:
-                self.inferred.lift(scores, asked * 2 * self.model.num_relations + queries)
-            return scores.cpu().numpy()
-
-    def triple_scores(self, heads: Ids, relations: Ids, tails: Ids) -> npt.NDArray[np.float32]:
-        """(n,): the score of each triple; relation ids from R on are inverses."""
-        triples = torch.tensor(np.column_stack([heads, relations, tails]), dtype=torch.int64, device=self.device)
-        with torch.no_grad():
-            parts = [self._triple_scores(part) for part in torch.split(triples, TRIPLES_AT_ONCE)]
-        return np.concatenate([np.empty(0, np.float32), *(part.cpu().numpy() for part in parts)])
-
-    def _triple_scores(self, triples: Tensor) -> Tensor:
-        scores = self.model.scores(self.states, triples).float()
-        if self.inferred is None:
-            return scores
-        return self.inferred.lift_one(
-            scores, triples[:, 0] * 2 * self.model.num_relations + triples[:, 1], triples[:, 2]
-        )
+TABLE_BYTES = 1 << 30  # of vectors that are kept for queries to come
+CERTAIN = 30.0  # a score whose truth is one in single precision
+Scores = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Inferred:
-    """Queries that rules answer: ascending keys, an answer each, and what rules add to its truth."""
+class _Table:
+    """Vectors of all candidates for one query: of the seen entities, and of each component needed so far."""
+
+    seen: Tensor
+    newcomers: WeakKeyDictionary[EncodedComponent, Tensor] = field(default_factory=WeakKeyDictionary)
+
+
+class EmbeddingScorer:
+    """Scores candidates in a snapshot, one query at a time: so nobody's score depends on what else is asked."""
+
+    def __init__(self, encoder: NewcomerEncoder, num_entities: int) -> None:
+        self.encoder, self.model, self.device = encoder, encoder.model, encoder.device
+        size = num_entities * encoder.states.layers[0].shape[1] * 4
+        self._keep = max(4, TABLE_BYTES // max(size, 1)) if self.model.encoder.query_aware else 1
+        self._tables: OrderedDict[int, _Table] = OrderedDict()
+        self._lock = RLock()
+        self._lifts = _seen_lifts(encoder)
+
+    def vector(self, snapshot: Snapshot, entity: int, query: int) -> Tensor:
+        """(1, d): an entity, embedded for an oriented relation."""
+        slot, queries = snapshot.slot(entity), self._ids([query])
+        with torch.no_grad():
+            if slot is None:
+                return self.encoder.seen(self._ids([entity]), queries)
+            return self.model.encoder.embed(slot.encoded.states, self._ids([slot.place]), queries)
+
+    def plain_vector(self, snapshot: Snapshot, entity: int) -> Tensor:
+        """(1, d): an entity, embedded for no query."""
+        slot = snapshot.slot(entity)
+        with torch.no_grad():
+            if slot is None:
+                return self.encoder.plain_seen(self._ids([entity]))
+            return self.encoder.plain(slot.encoded.states, self._ids([slot.place]))
+
+    def plain_vectors(self, snapshot: Snapshot) -> Tensor:
+        """(entities, d): everyone, embedded for no query."""
+        with torch.no_grad():
+            everyone = torch.arange(snapshot.num_seen, device=self.device)
+            seen = self.encoder.plain(self.encoder.states, everyone)
+            parts = [self.encoder.plain(one.states, one.places) for one in snapshot.components]
+            return self._by_id(snapshot, seen, parts)
+
+    def scores(self, snapshot: Snapshot, entity: int, relation: int) -> Scores:
+        """(entities,): everyone as an answer to (entity, oriented relation, ?)."""
+        vector, decoder = self.vector(snapshot, entity, relation), self.model.decoder
+        with torch.no_grad(), one_thread():
+            query = decoder.asked(vector, decoder.relation_vectors(self._ids([relation])))
+            seen, newcomers = self._candidates(snapshot, relation)
+            # Row by row: a product of matrices would round a newcomer's score differently with the number of them.
+            of_newcomers = [decoder.fit_pairs(query.expand_as(vectors), vectors) for vectors in newcomers]
+            scores = self._by_id(snapshot, decoder.fit_candidates(query, seen)[0], of_newcomers).float()
+            answers, support = self._inferred(snapshot, entity, relation)
+            if len(answers):
+                scores[answers] = lifted(scores[answers], support, scores.max())
+        found: Scores = scores.cpu().numpy()
+        return found
+
+    def triple_score(self, snapshot: Snapshot, head: int, relation: int, tail: int) -> float:
+        """The score of one triple by itself."""
+        size, seen = self.model.num_relations, snapshot.num_seen
+        if self.model.answers_by_input and tail >= seen and head < seen:
+            # The newcomer is the entity asked about, whichever end it is.
+            head, relation, tail = tail, (relation + size) % (2 * size), head
+        ends = self.vector(snapshot, head, relation), self._answer(snapshot, tail, relation)
+        with torch.no_grad():
+            score = self.model.decoder.triples(ends[0], self._ids([relation]), ends[1]).float()
+            answers, support = self._inferred(snapshot, head, relation)
+            mine = answers == tail
+            if bool(mine.any()):
+                score = lifted(score, support[mine][:1], score.new_tensor(CERTAIN))
+        return float(score[0])
+
+    def _answer(self, snapshot: Snapshot, entity: int, relation: int) -> Tensor:
+        """(1, d): an entity as an answer to an oriented relation."""
+        if not self.model.answers_by_input:
+            return self.vector(snapshot, entity, (relation + self.model.num_relations) % (2 * self.model.num_relations))
+        if entity < snapshot.num_seen:
+            return self.encoder.states.layers[0][self._ids([entity])]
+        return self.plain_vector(snapshot, entity)
+
+    def _candidates(self, snapshot: Snapshot, relation: int) -> tuple[Tensor, list[Tensor]]:
+        """(seen, d), and (newcomers, d) of each component: vectors of candidates for (?, relation)."""
+        query = (relation + self.model.num_relations) % (2 * self.model.num_relations)
+        query = query if self.model.encoder.query_aware and not self.model.answers_by_input else 0
+        components = snapshot.components
+        with self._lock:
+            table = self._tables.get(query) or _Table(self.encoder.everyone(query))
+            self._tables[query] = table
+            self._tables.move_to_end(query)
+            while len(self._tables) > self._keep:
+                self._tables.popitem(last=False)
+            missing = [one for one in components if one not in table.newcomers]
+            table.newcomers.update(zip(missing, self.encoder.newcomers(missing, query), strict=True))
+            return table.seen, [table.newcomers[one] for one in components]
+
+    def _by_id(self, snapshot: Snapshot, seen: Tensor, parts: list[Tensor]) -> Tensor:
+        """A row for each entity, of rows for the seen ones and for each component."""
+        if not parts:
+            return seen
+        return torch.cat([seen, torch.cat(parts)[torch.from_numpy(snapshot.rows).to(self.device)]])
+
+    def _inferred(self, snapshot: Snapshot, entity: int, relation: int) -> tuple[Tensor, Tensor]:
+        """The answers that rules infer, where these are scored by their labels, and what rules add to their truth."""
+        if self._lifts is None:
+            return self._ids([]), torch.empty(0, device=self.device)
+        slot = snapshot.slot(entity)
+        members = snapshot.members if slot is None else [snapshot.members_with(slot)]
+        found = [self._inferred_in(snapshot, one, entity, relation) for one in members]
+        if slot is None:
+            found.append(self._lifts.of(self._ids([entity * 2 * self.model.num_relations + relation])))
+        return torch.cat([answers for answers, _ in found]), torch.cat([support for _, support in found])
+
+    def _inferred_in(self, snapshot: Snapshot, members: Members, entity: int, relation: int) -> tuple[Tensor, Tensor]:
+        """The same by the virtual triples of one component."""
+        encoded, size = members.encoded, self.model.num_relations
+        virtual = encoded.virtual
+        if virtual is None or encoded.support is None or len(virtual) == 0:
+            return self._ids([]), torch.empty(0, device=self.device)
+        triples = virtual.triples
+        starts, ends = (triples.heads, triples.tails) if relation < size else (triples.tails, triples.heads)
+        of_entity = global_ids(starts, members, snapshot.num_seen) == entity
+        which = np.flatnonzero(of_entity & (triples.relations == relation % size))
+        answers = global_ids(ends[which], members, snapshot.num_seen)
+        there = answers != ABSENT
+        support = encoded.support[torch.from_numpy(which[there]).to(self.device)]
+        return self._ids(answers[there].tolist()), self.encoder.lift(support)
+
+    def _ids(self, values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+def global_ids(ids: npt.NDArray[np.integer], members: Members, num_seen: int) -> npt.NDArray[np.int64]:
+    """Ids of a component as those of the snapshot; ``ABSENT`` for who has moved on."""
+    own = members.encoded.component.ids
+    places = np.minimum(np.searchsorted(own, ids), max(len(own) - 1, 0))
+    found: npt.NDArray[np.int64] = np.where(ids < num_seen, ids, members.ids[places] if len(own) else ids)
+    return found.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lifts:
+    """Queries about seen entities that rules answer: ascending keys, an answer each, and what is added to its truth."""
 
     keys: Tensor
     answers: Tensor
-    added: Tensor
+    support: Tensor
 
-    def lift(self, scores: Tensor, asked: Tensor) -> None:
-        """Give what rules infer the score of its label, in rows of scores, one a query."""
-        first = torch.searchsorted(self.keys, asked)
-        counts = torch.searchsorted(self.keys, asked, right=True) - first
-        offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
-        rows = Rows(offsets, self.answers.new_empty(int(offsets[-1])), 0).row_ids()
-        places = torch.arange(len(rows), device=rows.device) + (first - offsets[:-1])[rows]
-        answers, top = self.answers[places], scores.max(dim=1).values
-        scores[rows, answers] = lifted(scores[rows, answers], self.added[places], top[rows])
-
-    def lift_one(self, scores: Tensor, asked: Tensor, answers: Tensor) -> Tensor:
-        """The same for single triples, with what certainly is above all else as the top."""
-        if len(self.keys) == 0 or len(answers) == 0:
-            return scores
-        width = int(torch.cat([self.answers, answers]).max()) + 1
-        keys, order = torch.sort(self.keys * width + self.answers)
-        wanted = asked * width + answers
-        place = torch.searchsorted(keys, wanted).clamp_max(len(keys) - 1)
-        there = keys[place] == wanted
-        return torch.where(there, lifted(scores, self.added[order][place], scores.new_tensor(CERTAIN)), scores)
+    def of(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """The answers to one query."""
+        first, end = (int(torch.searchsorted(self.keys, key, right=right)) for right in (False, True))
+        return self.answers[first:end], self.support[first:end]
 
 
-CERTAIN = 30.0  # a score whose truth is one in single precision
+def _seen_lifts(encoder: NewcomerEncoder) -> _Lifts | None:
+    """What rules infer between seen entities; None where answers are not scored by their labels."""
+    if encoder.support is None:
+        return None
+    triples, size = encoder.graph.virtual, 2 * encoder.num_relations
+    forward = triples[:, 0] * size + triples[:, 1]
+    backward = triples[:, 2] * size + encoder.model.inverse(triples[:, 1])
+    keys, order = torch.sort(torch.cat([forward, backward]), stable=True)
+    answers = torch.cat([triples[:, 2], triples[:, 0]])[order]
+    return _Lifts(keys, answers, encoder.lift(encoder.support).repeat(2)[order])
 
 
-def lifted(scores: Tensor, added: Tensor, top: Tensor) -> Tensor:
-    """The score of ``truth + added``: its log odds; where that is one or more, above the top by as much as it exceeds.
+def lifted(scores: Tensor, support: Tensor, top: Tensor) -> Tensor:
+    """The score of ``truth + support``: its log odds; from one on, above the top by as much as it exceeds one.
 
     Labels end at one, yet answers have an order: those that rules make certain are ordered by how far they would go on.
     """
-    rest = torch.sigmoid(-scores) - added  # what is left to certainty
-    odds = torch.log(torch.sigmoid(scores) + added) - torch.log(rest.clamp_min(1e-30))
+    rest = torch.sigmoid(-scores) - support  # what is left to certainty
+    odds = torch.log(torch.sigmoid(scores) + support) - torch.log(rest.clamp_min(1e-30))
     return torch.where(rest > 1e-30, odds, torch.maximum(top, scores) + 1.0 - rest)
-
-
-def rule_support(model: Model, states: States, graph: GraphTensors, which: Tensor) -> Tensor:
-    """(n,): for each of these virtual triples the confidences of its groundings, as true as their premises, summed."""
-    with torch.no_grad():
-        grounds = graph.grounds(which)
-        return grounds.support(model.truths(states, grounds.premises).float())
-
-
-def virtual_labels(model: Model, states: States, graph: GraphTensors, which: Tensor, mode: str, c: float) -> Tensor:
-    """(n,): labels of these virtual triples with the current embeddings; no gradient."""
-    if mode != "soft":
-        none = torch.zeros(len(which), device=which.device)
-        return soft_labels(none, none, c, mode)
-    with torch.no_grad():
-        truth = model.truths(states, graph.virtual[which])
-        return soft_labels(truth, rule_support(model, states, graph, which), c, mode)

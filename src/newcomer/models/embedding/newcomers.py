@@ -1,7 +1,7 @@
-"""Vectors of seen entities and of newcomers, each at the cost of its own neighbourhood.
+"""Newcomers encoded at the cost of their own neighbourhood, beside seen entities that are encoded once.
 
-Seen entities are encoded once, when a model is loaded, and never again. Those who arrive are encoded in a small space
-of their own: the seen entities that their facts, virtual neighbours and premises speak of, then the newcomers.
+Seen entities are encoded when a model is loaded, and never again. Connected newcomers are encoded together in a small
+graph of their own: the seen entities that their facts, virtual neighbours and premises name, then the newcomers.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,6 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import torch
 from torch import Tensor
@@ -20,53 +19,54 @@ from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
 from newcomer.models.embedding.encoders import MeanEncoder, States, VNEncoder, join_edges
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
-from newcomer.models.embedding.scorer import rule_support
 from newcomer.models.sparse import Rows, row_softmax, weighted_sum
 from newcomer.models.vn.layers import SLOPE, Edges, QueryLayer, row_products
 from newcomer.models.vn.soft_labels import soft_labels
-from newcomer.predictor.fact_store import Group
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
-CROWD = 64  # from so many newcomers on, an arrival is asked as a crowd
+MANY = 64  # newcomers of a component: from here on what does not depend on the query is computed once
+AT_ONCE = 1 << 13  # entities encoded at once: all neighbours of everyone, in order, take gigabytes
 
 
 @dataclass(frozen=True, eq=False)
-class Arrival:
-    """Newcomers that were encoded together; newcomer ``k`` of the group stands at place ``len(near) + k``."""
+class Component:
+    """Newcomers that are encoded together, with ids of their own and ascending, and their facts.
 
-    group: Group
-    near: Tensor  # ids of the seen entities in this space, ascending
+    Those whom the model's vocabulary knows have its ids, others follow. So what is computed for a component depends on
+    its facts alone: not on when it came, nor on who else is there.
+    """
+
+    ids: Ids
+    facts: TripleArray
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedComponent:
+    """A component and its vectors; its newcomer ``k`` stands at place ``len(near) + k`` of the states."""
+
+    component: Component
+    near: Tensor  # ids of the seen entities in this graph, ascending
     states: States
     graph: GraphTensors
-    virtual: VirtualNeighbors | None  # with the ids of the group
+    virtual: VirtualNeighbors | None  # with the ids of the component
     labels: Tensor  # of each virtual triple
-    added: Tensor | None  # what rules add to its truth, where answers are scored by their labels
+    support: Tensor | None  # what rules add to its truth, before it is weighed; where answers are scored by labels
 
     @property
     def size(self) -> int:
-        return len(self.group.names)
+        return len(self.component.ids)
 
     @property
-    def everyone(self) -> Tensor:
+    def places(self) -> Tensor:
         """(newcomers,): their places."""
         return torch.arange(self.size, device=self.near.device) + len(self.near)
 
-    @cached_property
-    def starts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Which oriented relations the newcomers have: (relation, number of the newcomer), every pair once."""
-        facts, ids = self.group.facts, self.group.ids
-        ends = np.concatenate([facts.heads, facts.tails])
-        relations = np.concatenate([facts.relations, facts.relations + self.graph.num_relations]).astype(np.int64)
-        numbers = np.minimum(np.searchsorted(ids, ends), len(ids) - 1)
-        new = ids[numbers] == ends
-        return np.divmod(np.unique(relations[new] * len(ids) + numbers[new]), len(ids))
 
-
-class Crowd:
-    """Many entities of one space, asked one thing after another: what no question changes is found once."""
+class QueryTable:
+    """Many entities embedded for one query after another: what does not depend on the query is computed once."""
 
     def __init__(self, layer: QueryLayer, states: States, first: int = 0) -> None:
-        """Those whose places are from ``first`` on."""
+        """The entities from place ``first`` on."""
         edges, vectors = states.edges, states.layers[-1]
         start = int(edges.rows.offsets[first])
         self.rows = Rows(edges.rows.offsets[first:] - start, edges.rows.columns[start:], edges.rows.width)
@@ -76,16 +76,16 @@ class Crowd:
         self.of_query = row_products(layer.queries, layer.query_map @ layer.attention[1])
         self.of_neighbor = row_products(vectors, layer.entity_map @ layer.attention[2])[self.rows.columns]
 
-    def asked(self, query: int) -> Tensor:
-        """(n, d): everyone as an oriented relation asks for them; as the layer itself says, to the bit."""
+    def vectors_for(self, query: int) -> Tensor:
+        """(n, d): everyone for a query; the same bits as the layer itself gives."""
         logits = (self.of_entity + self.of_query[query])[self.rows.row_ids()] + self.of_neighbor
         shares = row_softmax(self.rows, functional.leaky_relu(logits, SLOPE), self.weights)
         attended = weighted_sum(self.rows, shares, self.vectors)
         return attended + self.own if self.layer.residual else attended
 
 
-class Embedder:
-    """A model and its seen entities, ready to embed whoever arrives."""
+class NewcomerEncoder:
+    """A model and its encoded seen entities, ready to encode newcomers."""
 
     def __init__(
         self,
@@ -102,35 +102,43 @@ class Embedder:
         self.mode, self.c, self.constrained = mode, c, constrained and mode != "none"
         self.graph, self.labels = graph, labels
         self._layer = self.encoder.query if isinstance(self.encoder, VNEncoder) else None
-        self._crowds: WeakKeyDictionary[Arrival, Crowd] = WeakKeyDictionary()
+        self._query_tables: WeakKeyDictionary[EncodedComponent, QueryTable] = WeakKeyDictionary()
         with torch.no_grad():
             self.states = self.encoder.states(graph.edges(self._weights(graph, labels)))
-            self.added = self._added(self.model, self.states, graph, support) if self.constrained else None
+            self.support = self._support(self.model, self.states, graph, support) if self.constrained else None
 
     @property
-    def hears_virtual(self) -> bool:
-        """Whether vectors or scores depend on what rules infer about those who arrive."""
+    def uses_virtual_edges(self) -> bool:
+        """Whether vectors or scores depend on what rules infer about newcomers."""
         return self.encoder.hears_virtual or self.constrained
 
     @property
     def _needs_support(self) -> bool:
         return self.constrained and self.mode == "soft"
 
-    def _added(self, model: Model, states: States, graph: GraphTensors, support: Tensor | None) -> Tensor:
-        """What rules add to the truth of each virtual triple; ``support`` where it is known."""
+    def _support(
+        self, model: "Model | _SeenAndNew", states: States, graph: GraphTensors, support: Tensor | None
+    ) -> Tensor:
+        """The support of each virtual triple by its groundings; as given, where it is known."""
+        every = torch.arange(len(graph.virtual), device=self.device)
         if not self._needs_support:
-            return torch.ones(len(graph.virtual), device=self.device)
+            return torch.zeros(len(every), device=self.device)
         if support is None:
-            support = rule_support(model, states, graph, torch.arange(len(graph.virtual), device=self.device))
-        return self.c * support
+            grounds = graph.grounds(every)
+            support = grounds.support(model.truths(states, grounds.premises).float())
+        return support
+
+    def lift(self, support: Tensor) -> Tensor:
+        """What rules add to the truth of virtual triples with this support."""
+        return self.c * support if self.mode == "soft" else torch.ones_like(support)
 
     def seen(self, entities: Tensor, queries: Tensor) -> Tensor:
-        """(n, d): vectors of seen entities as these oriented relations ask for them; looks at their edges only."""
+        """(n, d): vectors of seen entities for these queries, from their own edges only."""
         states, places = self.around(entities)
         return self.encoder.embed(states, places, queries)
 
     def around(self, entities: Tensor) -> tuple[States, Tensor]:
-        """Seen entities with their edges in a space of their own, and where each of them stands there."""
+        """A graph of seen entities with their own edges only, and the place of each there."""
         asked, places = torch.unique(entities, return_inverse=True)
         edges = self.states.edges
         first = edges.rows.offsets[asked]
@@ -145,39 +153,47 @@ class Embedder:
         return States(layers, Edges(rows, edges.relations[entries], edges.weights[entries]), nodes), places
 
     def everyone(self, query: int) -> Tensor:
-        """(seen, d): all seen entities as answers that an oriented relation asks back."""
+        """(seen, d): all seen entities as answers, embedded for an oriented relation."""
         if self.model.answers_by_input:
             return self.states.layers[0]
         if self._layer is not None:
-            return self._seen_crowd.asked(query)
-        entities = torch.arange(self.num_seen, device=self.device)
-        return self.encoder.embed(self.states, entities, torch.full_like(entities, query))
+            return self._seen_table.vectors_for(query)
+        parts = torch.split(torch.arange(self.num_seen, device=self.device), AT_ONCE)
+        return torch.cat([self.encoder.embed(self.states, part, torch.full_like(part, query)) for part in parts])
 
     @cached_property
-    def _seen_crowd(self) -> Crowd:
-        return Crowd(cast(QueryLayer, self._layer), self.states)
+    def _seen_table(self) -> QueryTable:
+        return QueryTable(cast(QueryLayer, self._layer), self.states)
 
-    def all_arrived(self, arrivals: list[Arrival], query: int) -> list[Tensor]:
-        """(newcomers, d) for each arrival: everyone as answers that an oriented relation asks back."""
+    def newcomers(self, encoded: list[EncodedComponent], query: int) -> list[Tensor]:
+        """(newcomers, d) of each component: as answers, embedded for an oriented relation."""
         if self.model.answers_by_input:
-            return [self.plain(arrival.states, arrival.everyone) for arrival in arrivals]
-        few = [arrival for arrival in arrivals if self._layer is None or arrival.size < CROWD]
-        found = dict(zip(few, self._few_arrived(few, query), strict=True))
-        return [found[one] if one in found else self._crowd(one).asked(query) for one in arrivals]
+            return [self.plain(one.states, one.places) for one in encoded]
+        few = [one for one in encoded if self._layer is None or one.size < MANY]
+        found = dict(zip(few, self._embedded(few, query), strict=True))
+        return [found[one] if one in found else self._query_table(one).vectors_for(query) for one in encoded]
 
-    def _crowd(self, arrival: Arrival) -> Crowd:
-        if arrival not in self._crowds:
-            self._crowds[arrival] = Crowd(cast(QueryLayer, self._layer), arrival.states, len(arrival.near))
-        return self._crowds[arrival]
+    def _query_table(self, encoded: EncodedComponent) -> QueryTable:
+        if encoded not in self._query_tables:
+            table = QueryTable(cast(QueryLayer, self._layer), encoded.states, len(encoded.near))
+            self._query_tables[encoded] = table
+        return self._query_tables[encoded]
 
-    def _few_arrived(self, arrivals: list[Arrival], query: int) -> tuple[Tensor, ...]:
-        if len(arrivals) > 1 and isinstance(self.encoder, VNEncoder | MeanEncoder):
-            states, places = side_by_side(arrivals)
+    def _embedded(self, encoded: list[EncodedComponent], query: int) -> tuple[Tensor, ...]:
+        if len(encoded) > 1 and isinstance(self.encoder, VNEncoder | MeanEncoder):
+            states, places = side_by_side(encoded)
             vectors = self.encoder.embed(states, places, torch.full_like(places, query))
-            return torch.split(vectors, [arrival.size for arrival in arrivals])
+            return torch.split(vectors, [one.size for one in encoded])
         # The other encoders multiply matrices, whose rounding depends on the number of rows.
-        every = [(arrival.states, arrival.everyone) for arrival in arrivals]
-        return tuple(self.encoder.embed(states, places, torch.full_like(places, query)) for states, places in every)
+        return tuple(
+            torch.cat(
+                [
+                    self.encoder.embed(one.states, part, torch.full_like(part, query))
+                    for part in torch.split(one.places, AT_ONCE)
+                ]
+            )
+            for one in encoded
+        )
 
     def plain(self, states: States, places: Tensor) -> Tensor:
         """(n, d): vectors that no query asked for."""
@@ -187,11 +203,11 @@ class Embedder:
         """(n, d): the same for seen entities; looks at their edges only."""
         return self.plain(*self.around(entities))
 
-    def shares(self, states: States, place: int, query: int) -> Tensor | None:
-        """(edges,): the attention to each edge of an entity that is asked a query; None of encoders without one."""
+    def attention(self, states: States, place: int, query: int) -> Tensor | None:
+        """(edges,): the attention to each edge of an entity for a query; None of encoders without any."""
         entity, layer = torch.tensor([place], device=self.device), self._layer
         if layer is None:
-            return self.encoder.ensemble_learner(states, entity, torch.full_like(entity, query))
+            return self.encoder.weighing(states, entity, torch.full_like(entity, query))
         rows, entries = states.edges.rows.pick(entity)
         last = states.layers[-1]
         asked = row_products(last[entity], layer.entity_map @ layer.attention[0])
@@ -199,43 +215,43 @@ class Embedder:
         logits = asked + row_products(last[rows.columns], layer.entity_map @ layer.attention[2])
         return row_softmax(rows, functional.leaky_relu(logits, SLOPE), states.edges.weights[entries])
 
-    def arrive(
+    def encode(
         self,
-        group: Group,
+        component: Component,
         virtual: VirtualNeighbors | None,
         labels: Tensor | None = None,
         support: Tensor | None = None,
         vectors: Tensor | None = None,
-    ) -> Arrival:
-        """Encode newcomers by their facts (or as it is known); then, where these make rules infer more, by both.
+    ) -> EncodedComponent:
+        """Encode newcomers by their facts (or take their ``vectors``); then, where rules infer more, by both.
 
-        Where the labels (and the support of rules, if that is needed) are known, nobody looks at premises.
+        Where the labels (and the support of rules, if that is needed) are known, premises are not looked at.
         """
         used = virtual
         if virtual is not None and labels is not None and (support is not None or not self._needs_support):
             used = virtual.without_groundings()
-        spoken_of = [group.facts.heads, group.facts.tails]
+        named = [component.facts.heads, component.facts.tails]
         if used is not None:
-            spoken_of += [used.triples.heads, used.triples.tails, used.premises[:, :, [0, 2]].reshape(-1)]
-        near = np.unique(np.concatenate(spoken_of))
+            named += [used.triples.heads, used.triples.tails, used.premises[:, :, [0, 2]].reshape(-1)]
+        near = np.unique(np.concatenate(named))
         near = near[(near >= 0) & (near < self.num_seen)]
-        graph = self._space(group, near, used)
+        graph = self._graph_of(component, near, used)
         places = torch.from_numpy(near.astype(np.int64)).to(self.device)
         with torch.no_grad():
             labels, states = self._labelled(places, graph, labels, vectors)
-            added = self._added(cast(Model, _Ends(self, places)), states, graph, support) if self.constrained else None
-        return Arrival(group, places, states, graph, virtual, labels, added)
+            added = self._support(_SeenAndNew(self, places), states, graph, support) if self.constrained else None
+        return EncodedComponent(component, places, states, graph, virtual, labels, added)
 
-    def _space(self, group: Group, near: Ids, virtual: VirtualNeighbors | None) -> GraphTensors:
+    def _graph_of(self, component: Component, near: Ids, virtual: VirtualNeighbors | None) -> GraphTensors:
         """Facts and virtual triples with places instead of ids; both ascend alike, so that sums keep their order."""
-        ids = np.concatenate([near, group.ids])
+        ids = np.concatenate([near, component.ids])
 
         def placed(triples: TripleArray) -> TripleArray:
             heads, tails = (np.searchsorted(ids, ends).astype(np.int32) for ends in (triples.heads, triples.tails))
             return TripleArray(heads, triples.relations, tails)
 
         relations = Vocabulary(pa.nulls(self.num_relations, pa.string()))
-        facts = Graph.build(Vocabulary(pa.nulls(len(ids), pa.string())), relations, placed(group.facts))
+        facts = Graph.build(Vocabulary(pa.nulls(len(ids), pa.string())), relations, placed(component.facts))
         if virtual is None:
             return build_graph_tensors(facts, len(ids), None, self.device)
         ends = virtual.premises[:, :, [0, 2]]
@@ -247,29 +263,27 @@ class Embedder:
     def _labelled(
         self, near: Tensor, graph: GraphTensors, labels: Tensor | None, vectors: Tensor | None
     ) -> tuple[Tensor, States]:
-        """The labels of an arrival's virtual triples, where they are not known yet, and the newcomers embedded."""
+        """The labels of virtual triples, where they are not known yet, and the encoded newcomers."""
         if labels is not None and self.encoder.hears_virtual:
             return labels, self._extended(near, graph, self._weights(graph, labels))
-        silent = torch.zeros(len(graph.virtual), device=self.device)
-        alone = self._extended(near, graph, self._weights(graph, silent), vectors)
+        nothing = torch.zeros(len(graph.virtual), device=self.device)
+        alone = self._extended(near, graph, self._weights(graph, nothing), vectors)
         if labels is None:
-            labels = self._believed(near, graph, alone)
+            labels = self._soft_labels(near, graph, alone)
         if not (self.encoder.hears_virtual and bool(labels.any())):
             return labels, alone
         return labels, self._extended(near, graph, self._weights(graph, labels))
 
-    def _believed(self, near: Tensor, graph: GraphTensors, states: States) -> Tensor:
-        """The labels of an arrival's virtual triples, with the newcomers embedded by their facts."""
-        silent = torch.zeros(len(graph.virtual), device=self.device)
-        if len(silent) == 0 or self.mode == "none":
-            return silent
-        if self.mode == "hard":
-            return torch.ones_like(silent)
-        # Conclusions and premises are about the same few entities: their truths are found together.
-        grounds = graph.grounds(torch.arange(len(silent), device=self.device))
-        truths = _Ends(self, near).truths(states, torch.cat([graph.virtual, grounds.premises]))
-        support = grounds.support(truths[len(silent) :])
-        return soft_labels(truths[: len(silent)], support, self.c)
+    def _soft_labels(self, near: Tensor, graph: GraphTensors, states: States) -> Tensor:
+        """The labels of virtual triples, with the newcomers encoded by their facts."""
+        nothing = torch.zeros(len(graph.virtual), device=self.device)
+        if len(nothing) == 0 or self.mode != "soft":
+            return soft_labels(nothing, nothing, self.c, self.mode)
+        # Conclusions and premises are about the same few entities: their truths are computed together.
+        grounds = graph.grounds(torch.arange(len(nothing), device=self.device))
+        truths = _SeenAndNew(self, near).truths(states, torch.cat([graph.virtual, grounds.premises]))
+        support = grounds.support(truths[len(nothing) :])
+        return soft_labels(truths[: len(nothing)], support, self.c)
 
     def _weights(self, graph: GraphTensors, labels: Tensor) -> Tensor:
         """A weight a triple: facts are certain."""
@@ -290,15 +304,15 @@ class Embedder:
         return States(together, join_edges(seen.edges, of_newcomers), near, len(vectors))
 
 
-class _Ends:
-    """As a `Model` for the truths of an arrival's triples: seen ends with all their edges, newcomers with theirs."""
+class _SeenAndNew:
+    """Truths of a component's triples: seen ends with all their edges, newcomers with theirs."""
 
-    def __init__(self, embedder: Embedder, near: Tensor) -> None:
-        self.embedder, self.near = embedder, near
+    def __init__(self, encoder: NewcomerEncoder, near: Tensor) -> None:
+        self.newcomer_encoder, self.near = encoder, near
 
     def truths(self, states: States, triples: Tensor) -> Tensor:
         """(n,): truth values in 0..1."""
-        model = self.embedder.model
+        model = self.newcomer_encoder.model
         if model.answers_by_input:
             triples = model.oriented(triples, len(self.near))
         heads, relations, tails = triples.unbind(dim=1)
@@ -314,24 +328,24 @@ class _Ends:
         """(n, d): the model's answers, where these are of their own; mostly seen ones, whose vectors are there."""
         if bool((tails < len(self.near)).all()):
             return states.layers[0][tails]
-        return self.embedder.model.answers(states, tails, relations)
+        return self.newcomer_encoder.model.answers(states, tails, relations)
 
     def _asked(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         """(n, d): entities as queries ask for them; each that is asked the same several times is embedded once."""
-        size = 2 * self.embedder.num_relations
+        size = 2 * self.newcomer_encoder.num_relations
         distinct, places = torch.unique(entities * size + queries, return_inverse=True)
         entities, queries = distinct // size, distinct % size
         is_seen = entities < len(self.near)
         vectors = states.layers[0].new_empty(len(distinct), states.layers[0].shape[1])
-        vectors[is_seen] = self.embedder.seen(self.near[entities[is_seen]], queries[is_seen])
-        vectors[~is_seen] = self.embedder.encoder.embed(states, entities[~is_seen], queries[~is_seen])
+        vectors[is_seen] = self.newcomer_encoder.seen(self.near[entities[is_seen]], queries[is_seen])
+        vectors[~is_seen] = self.newcomer_encoder.encoder.embed(states, entities[~is_seen], queries[~is_seen])
         return vectors[places]
 
 
-def side_by_side(arrivals: list[Arrival]) -> tuple[States, Tensor]:
-    """Several arrivals in one space, and the places of their newcomers; for encoders that tell nobody by an id."""
-    shifts = np.cumsum([0, *(len(arrival.near) + arrival.size for arrival in arrivals)])
-    states = [arrival.states for arrival in arrivals]
+def side_by_side(encoded: list[EncodedComponent]) -> tuple[States, Tensor]:
+    """Several components in one graph, and the places of their newcomers; for encoders that use no ids."""
+    shifts = np.cumsum([0, *(len(one.near) + one.size for one in encoded)])
+    states = [one.states for one in encoded]
     edges = [one.edges for one in states]
     before = np.cumsum([0, *(len(one.rows.columns) for one in edges)])
     starts = [one.rows.offsets[:-1] + int(shift) for one, shift in zip(edges, before[:-1], strict=True)]
@@ -340,5 +354,5 @@ def side_by_side(arrivals: list[Arrival]) -> tuple[States, Tensor]:
     rows = Rows(offsets, columns, int(shifts[-1]))
     together = Edges(rows, torch.cat([one.relations for one in edges]), torch.cat([one.weights for one in edges]))
     layers = tuple(torch.cat(parts) for parts in zip(*(one.layers for one in states), strict=True))
-    places = [arrival.everyone + int(shift) for arrival, shift in zip(arrivals, shifts[:-1], strict=True)]
+    places = [one.places + int(shift) for one, shift in zip(encoded, shifts[:-1], strict=True)]
     return States(layers, together), torch.cat(places)

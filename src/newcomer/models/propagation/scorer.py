@@ -1,0 +1,110 @@
+"""A trained propagation network asked over an overlay: messages go along all known facts, newcomers' included.
+
+The network learns on the observed graph, but of relations and of no entity (`newcomer.training.propagation`). So it
+serves any graph of these relations; where newcomers bring more facts than were observed, most of what is known of a
+candidate is what they state about it.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from newcomer.errors import DatasetError
+from newcomer.graph import Adjacency, Base, Ids, Overlay
+from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
+from newcomer.models.propagation.network import PATHS, Propagation, PropagationEdges, at_once, propagation_edges
+from newcomer.models.threads import one_thread
+
+
+class PropagationScorer:
+    """The log of each candidate's share in the softmax over all seen entities, in any overlay over one base."""
+
+    def __init__(self, network: Propagation, base: Base, device: torch.device) -> None:
+        self.device = torch.device("cpu") if network.is_silent else device
+        self.network, self.base = network.to(self.device).eval(), base
+        self._known_relations: npt.NDArray[np.bool_] = network.told.cpu().numpy() > 0
+        self._base_edges = self._edges(base.rows)
+        self._last: tuple[Overlay, list[PropagationEdges], list[Tensor] | None] | None = None
+
+    def scores(self, overlay: Overlay, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
+        """(queries, entities): log shares; nothing but zeros for a relation that no observed fact has."""
+        found = np.zeros((len(entities), overlay.num_entities), dtype=np.float32)
+        known = np.flatnonzero(self._known_relations[relations])
+        asked = np.stack([entities[known], relations[known]], axis=1).astype(np.int64)
+        distinct, places = np.unique(asked, axis=0, return_inverse=True)  # one query may have many answers
+        step = at_once(self._base_edges, overlay.num_entities)
+        for start in range(0, len(distinct), step):
+            shares = self._log_shares(overlay, distinct[start : start + step])
+            of_these = (places >= start) & (places < start + step)
+            found[known[of_these]] = shares[places[of_these] - start]
+        return found
+
+    def chains(self, overlay: Overlay, entity: int, relation: int, answer: int) -> list[Chain]:
+        """The chains of facts by which messages lead to an answer; none for a relation that no observed fact has."""
+        if not self._known_relations[relation]:
+            return []
+        parts, _ = self._parts(overlay)
+        question = Question(entity, relation, answer, overlay.num_entities, overlay.num_seen)
+        return attributed_chains(self.network, parts, question)
+
+    def _log_shares(self, overlay: Overlay, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """(queries, entities), for rows of entity and oriented relation."""
+        sources, relations = torch.from_numpy(queries).to(self.device).unbind(dim=1)
+        parts, background = self._parts(overlay)
+        with torch.no_grad(), one_thread():
+            scores = self.network(parts, sources, relations, overlay.num_entities, unheard=background)
+            shares = scores - torch.logsumexp(scores[:, : overlay.num_seen], dim=1, keepdim=True)
+        found: npt.NDArray[np.float32] = shares.cpu().numpy()
+        return found
+
+    def _parts(self, overlay: Overlay) -> tuple[list[PropagationEdges], list[Tensor] | None]:
+        """The edges of base and delta, and what the network's backend computes of them once for all queries."""
+        if self._last is None or self._last[0] is not overlay:
+            parts = [self._without(overlay)]
+            if len(overlay.delta.tails):
+                parts.append(self._edges(overlay.delta))
+            background = None
+            if self.device.type != "cuda" and not self.network.is_silent:
+                with torch.no_grad(), one_thread():
+                    background = [self.network.unheard_of(part) for part in parts]
+            self._last = overlay, parts, background
+        return self._last[1], self._last[2]
+
+    def _edges(self, rows: Adjacency) -> PropagationEdges:
+        """The edges of the facts in rows that are from both ends; those of unknown relations are left out."""
+        heads = np.repeat(np.arange(len(rows.offsets) - 1, dtype=np.int64), np.diff(rows.offsets))
+        stated = (rows.relations < self.base.num_relations) & self._known_relations[rows.relations]
+        facts = np.stack([heads[stated], rows.relations[stated], rows.tails[stated]]).astype(np.int64)
+        starts, relations, ends = torch.from_numpy(facts).to(self.device)
+        return propagation_edges(starts, relations, ends, self.base.num_relations, len(rows.offsets) - 1)
+
+    def _without(self, overlay: Overlay) -> PropagationEdges:
+        """The base's edges without those of removed newcomers."""
+        if len(overlay.removed) == 0:
+            return self._base_edges
+        rows = self._base_edges.rows
+        removed = torch.from_numpy(overlay.is_removed.copy()).to(self.device)
+        hidden = removed[rows.row_ids()] | removed[rows.columns]
+        return self._base_edges.seen_with(self._base_edges.weights.masked_fill(hidden, 0.0))
+
+
+def propagation_weights(network: Propagation) -> dict[str, npt.NDArray[np.floating]]:
+    """Its numbers by name, as a model keeps them."""
+    return {f"{PATHS}{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
+
+
+def propagation_of(weights: Mapping[str, npt.NDArray[np.floating]], num_relations: int) -> Propagation | None:
+    """The network that a model keeps, if it has one."""
+    own = {name.removeprefix(PATHS): value for name, value in weights.items() if name.startswith(PATHS)}
+    if not own:
+        return None
+    network = Propagation(num_relations, torch.Generator())
+    try:
+        network.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in own.items()})
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise DatasetError(f"the propagation network does not fit the relations ({reason}); train again") from None
+    return network.eval()

@@ -1,0 +1,244 @@
+"""Graph statistics over all known facts: how often entities answer a relation, and how similar they are to answers.
+
+All facts of an overlay count, the observed ones and those of every newcomer. So what one newcomer states about seen
+entities counts when the next one is asked about, though nobody's vector changes. For a relation that was hardly
+observed, rules are counted here too (`newcomer.rules.online`).
+
+An entity's *features* are its facts as seen from it: (oriented relation, other end). The similarity of ``y`` to the
+known answers S of (x, r, ?) is
+
+    1 / sqrt(|S|) * sum over s in S and features f that y shares with s of log((n + 1) / (n_f + 1)) / sqrt(d_s d_y)
+
+where ``n`` is the number of seen entities, ``n_f`` that of entities with the feature (one that more than ``n`` have
+counts nothing), and ``d`` that of an entity's facts. Facts with x itself do not count.
+"""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.graph import Adjacency, Ids, Mask, Offsets, Overlay, OverlayArrays
+from newcomer.rules.online import RARE, OnlineRules, count_online
+from newcomer.rules.rule_index import Floats
+
+MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
+WIDEST = 50_000  # entities that share a feature: one that more have says too little for its cost
+MOST_RELATIONS = 256  # relations whose online rules are kept for the next query
+
+
+class Shared(NamedTuple):
+    """A known answer, its part in somebody's similarity, and the features of both, those that fewest have first."""
+
+    answer: int
+    similarity: float
+    features: tuple[tuple[int, int], ...]
+
+
+class GraphStatistics:
+    """What is counted over all facts of an overlay."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self.overlay = overlay
+        self._online: dict[int, OnlineRules] = {}  # of the relations asked so far
+
+    def answer_counts(self, relation: int) -> Floats:
+        """(entities,): how often each answers an oriented relation."""
+        overlay = self.overlay
+        row = overlay.base.counts.row(relation, overlay.num_entities)
+        relations, tails = self._removed_facts
+        row -= np.bincount(tails[relations == relation], minlength=len(row))
+        row[overlay.removed] = 0  # removed newcomers are joined in the base to seen entities and to each other only
+        row += np.bincount(overlay.delta.tails[overlay.delta.relations == relation], minlength=len(row))
+        return row
+
+    @cached_property
+    def _removed_facts(self) -> tuple[Ids, Ids]:
+        """The relations and tails that removed newcomers have in the base."""
+        rows = [self.overlay.base.rows.of(newcomer) for newcomer in self.overlay.removed.tolist()]
+        nothing = [np.empty(0, dtype=np.int32)]
+        return (
+            np.concatenate(nothing + [relations for relations, _ in rows]),
+            np.concatenate(nothing + [tails for _, tails in rows]),
+        )
+
+    def online_rules(self, relation: int) -> OnlineRules | None:
+        """The rules of an oriented relation that is rare in the observed graph; None for others."""
+        if self.overlay.base.observed_relation_counts[relation % self.overlay.num_relations] > RARE:
+            return None
+        found = self._online.get(relation)
+        if found is None:
+            if len(self._online) >= MOST_RELATIONS:
+                self._online.clear()
+            found = self._online[relation] = self._counted(relation)
+        return found
+
+    def _counted(self, relation: int) -> OnlineRules:
+        overlay, size = self.overlay, self.overlay.num_relations
+        support = np.zeros(2 * size, dtype=np.int64)
+        heads = overlay.base.counts.answering((relation + size) % (2 * size))
+        # All facts of a pair stand in one table: those of a removed newcomer in the delta alone.
+        count_online(*_columns(overlay.base.rows), overlay.is_removed, heads, relation, size, support)
+        delta = overlay.delta
+        rows = np.repeat(np.arange(len(delta.offsets) - 1), np.diff(delta.offsets))
+        heads = np.unique(rows[delta.relations == relation]).astype(np.int32)
+        count_online(*_columns(delta), np.zeros_like(overlay.is_removed), heads, relation, size, support)
+        support[relation] = 0
+        return OnlineRules(relation, support, self._relation_counts)
+
+    @cached_property
+    def _relation_counts(self) -> Offsets:
+        """(2 relations,): how many facts each oriented relation has."""
+        overlay, size = self.overlay, self.overlay.num_relations
+        relations, tails = self._removed_facts
+        once = ~overlay.is_removed[tails]  # a fact between two removed newcomers is found from either side
+        counts: Offsets = (
+            overlay.base.counts.totals
+            + np.bincount(overlay.delta.relations, minlength=2 * size)
+            - np.bincount(relations, minlength=2 * size)
+            - np.bincount((relations[once] + size) % (2 * size), minlength=2 * size)
+        )
+        return counts
+
+    def similarity(self, entity: int, answers: npt.NDArray[np.integer]) -> Floats:
+        """(entities,): how similar each is to the known answers of a query about the entity."""
+        found = np.zeros(self.overlay.num_entities)
+        if len(answers):
+            _add_similarity(self.overlay.arrays, entity, _some(answers), self.overlay.num_relations, found)
+        return found
+
+    def shared(self, entity: int, answers: npt.NDArray[np.integer], other: int) -> list[Shared]:
+        """What the similarity of one entity is made of: the known answers, itself apart, the most similar first."""
+        chosen, mine = _some(answers), self._features(entity, other)
+        gains = {one: gain for one in mine if (gain := self._gain(*one)) > 0}
+        found = []
+        for answer in chosen[chosen != other].tolist():
+            features = gains.keys() & self._features(entity, answer)
+            if features:
+                facts = self._num_facts(answer) * self._num_facts(other) * len(chosen)
+                ordered = sorted(features, key=lambda one: (-gains[one], one))
+                found.append(Shared(answer, sum(gains[one] for one in ordered) / facts**0.5, tuple(ordered)))
+        return sorted(found, key=lambda one: (-one.similarity, one.answer))
+
+    def _features(self, entity: int, of: int) -> set[tuple[int, int]]:
+        relations, tails = self.overlay.all_facts_of(of)
+        return {one for one in zip(relations.tolist(), tails.tolist(), strict=True) if one[1] != entity}
+
+    def _num_facts(self, entity: int) -> int:
+        return len(self.overlay.all_facts_of(entity)[0])
+
+    def _gain(self, relation: int, end: int) -> float:
+        """What it counts to share a feature."""
+        size = self.overlay.num_relations
+        inverse = (relation + size) % (2 * size)
+        having = int((self.overlay.all_facts_of(end)[0] == inverse).sum())
+        return 0.0 if having > WIDEST else max(0.0, float(np.log((self.overlay.num_seen + 1) / (having + 1))))
+
+
+def _columns(rows: Adjacency) -> tuple[Offsets, Ids, Ids]:
+    return rows.offsets, rows.relations, rows.tails
+
+
+def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """The answers, or of very many those at even distances."""
+    ordered = np.unique(answers).astype(np.int64)
+    places = np.linspace(0, len(ordered) - 1, min(len(ordered), MOST_ANSWERS)).astype(np.int64)
+    chosen: npt.NDArray[np.int64] = ordered[places]
+    return chosen
+
+
+@numba.njit(nogil=True, cache=True)
+def _row(offsets: Offsets, entity: int) -> tuple[Any, Any]:
+    """Where the facts of an entity begin and end; of one that the table does not know, nowhere."""
+    if entity + 1 >= len(offsets):
+        return 0, 0
+    return offsets[entity], offsets[entity + 1]
+
+
+@numba.njit(nogil=True, cache=True)
+def _along(offsets: Offsets, relations: Ids, entity: int, relation: int) -> tuple[Any, Any]:
+    """Where those of one relation do."""
+    first, end = _row(offsets, entity)
+    start = first + np.searchsorted(relations[first:end], relation)
+    return start, start + np.searchsorted(relations[start:end], relation, side="right")
+
+
+@numba.njit(nogil=True, cache=True)
+def _count_facts(graph: OverlayArrays, entity: int) -> Any:
+    """How many facts an entity has."""
+    first, end = _row(graph.delta_offsets, entity)
+    count = end - first
+    if not graph.removed[entity]:
+        first, end = _row(graph.base_offsets, entity)
+        for place in range(first, end):
+            count += not graph.removed[graph.base_tails[place]]
+    return count
+
+
+@numba.njit(nogil=True, cache=True)
+def _answer_features(
+    graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], Floats]:
+    """The features of all answers, as numbers, and how much each counts."""
+    size, room = len(graph.removed), 0
+    for answer in answers:
+        room += _count_facts(graph, answer)
+    keys, shares, count = np.empty(room, dtype=np.int64), np.empty(room), 0
+    for answer in answers:
+        share = 1 / np.sqrt(max(_count_facts(graph, answer), 1) * len(answers))
+        if not graph.removed[answer]:
+            first, end = _row(graph.base_offsets, answer)
+            for place in range(first, end):
+                tail = graph.base_tails[place]
+                if tail != entity and not graph.removed[tail]:
+                    keys[count], shares[count] = np.int64(graph.base_relations[place]) * size + tail, share
+                    count += 1
+        first, end = _row(graph.delta_offsets, answer)
+        for place in range(first, end):
+            tail = graph.delta_tails[place]
+            if tail != entity:
+                keys[count], shares[count] = np.int64(graph.delta_relations[place]) * size + tail, share
+                count += 1
+    return keys[:count], shares[:count]
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, removed: Mask, found: Floats) -> None:
+    """Add to everyone who has a feature what it counts."""
+    first, stop = _along(graph.base_offsets, graph.base_relations, end, inverse)
+    if removed[end]:
+        stop = first
+    more_first, more_stop = _along(graph.delta_offsets, graph.delta_relations, end, inverse)
+    having = more_stop - more_first
+    if having + stop - first > WIDEST:
+        return
+    for one in range(first, stop):
+        having += not removed[graph.base_tails[one]]
+    gain = np.log((graph.num_seen + 1) / (having + 1)) * share
+    if gain <= 0:
+        return
+    for one in range(first, stop):
+        if not removed[graph.base_tails[one]]:
+            found[graph.base_tails[one]] += gain
+    for one in range(more_first, more_stop):
+        found[graph.delta_tails[one]] += gain
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_similarity(
+    graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64], num_relations: int, found: Floats
+) -> None:
+    keys, shares = _answer_features(graph, entity, answers)
+    order, size, place = np.argsort(keys, kind="mergesort"), len(graph.removed), 0
+    while place < len(order):
+        key, share = keys[order[place]], 0.0
+        while place < len(order) and keys[order[place]] == key:
+            share += shares[order[place]]
+            place += 1
+        inverse = (key // size + num_relations) % (2 * num_relations)
+        _add_feature(graph, key % size, inverse, share, graph.removed, found)
+    for one in range(size):
+        if found[one] > 0:
+            found[one] /= np.sqrt(_count_facts(graph, one))
