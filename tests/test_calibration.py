@@ -1,4 +1,4 @@
-"""Probabilities that mean what they say: the rising curve against every other, weights against a grid, order, and the file."""
+"""Calibrated probabilities: the rising curve against every other, weights against a grid, order, and the file."""
 
 from itertools import pairwise, product
 from typing import Any

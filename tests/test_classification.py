@@ -46,12 +46,12 @@ class TableScorer:
 
 
 def columns(rows: list[tuple[int, float, bool]]) -> tuple[Ids, npt.NDArray[np.floating], npt.NDArray[np.bool_]]:
-    relations, scores, probabilities = zip(*rows, strict=True)
-    return np.array(relations, dtype=np.int32), np.array(scores), np.array(probabilities)
+    relations, scores, labels = zip(*rows, strict=True)
+    return np.array(relations, dtype=np.int32), np.array(scores), np.array(labels)
 
 
-def right(scores: npt.NDArray[np.floating], probabilities: npt.NDArray[np.bool_], threshold: float) -> int:
-    return int(((scores >= threshold) == probabilities).sum())
+def right(scores: npt.NDArray[np.floating], labels: npt.NDArray[np.bool_], threshold: float) -> int:
+    return int(((scores >= threshold) == labels).sum())
 
 
 def every_cut(scores: npt.NDArray[np.floating]) -> list[float]:
@@ -60,35 +60,33 @@ def every_cut(scores: npt.NDArray[np.floating]) -> list[float]:
 
 @given(LABELLED)
 def test_no_cut_is_better(rows):
-    relations, scores, probabilities = columns(rows)
-    found = fit_thresholds(relations, scores, probabilities)
-    best = max(right(scores, probabilities, cut) for cut in every_cut(scores))
-    assert right(scores, probabilities, found.overall) == best
+    relations, scores, labels = columns(rows)
+    found = fit_thresholds(relations, scores, labels)
+    best = max(right(scores, labels, cut) for cut in every_cut(scores))
+    assert right(scores, labels, found.overall) == best
     assert found.relations.keys() == set(relations.tolist())
     for relation, threshold in found.relations.items():
         mine = relations == relation
-        best = max(right(scores[mine], probabilities[mine], cut) for cut in every_cut(scores[mine]))
-        assert right(scores[mine], probabilities[mine], threshold) == best
+        best = max(right(scores[mine], labels[mine], cut) for cut in every_cut(scores[mine]))
+        assert right(scores[mine], labels[mine], threshold) == best
 
 
 @given(LABELLED, st.integers(0, 99))
 def test_thresholds_do_not_depend_on_the_order_of_triples(rows, seed):
-    relations, scores, probabilities = columns(rows)
+    relations, scores, labels = columns(rows)
     order = np.random.default_rng(seed).permutation(len(rows))
-    assert fit_thresholds(relations[order], scores[order], probabilities[order]) == fit_thresholds(
-        relations, scores, probabilities
-    )
+    assert fit_thresholds(relations[order], scores[order], labels[order]) == fit_thresholds(relations, scores, labels)
 
 
 @given(LABELLED)
 def test_a_monotone_map_of_scores_leaves_the_accuracy(rows):
-    relations, scores, probabilities = columns(rows)
-    plain = fit_thresholds(relations, scores, probabilities).says(relations, scores)
+    relations, scores, labels = columns(rows)
+    plain = fit_thresholds(relations, scores, labels).says(relations, scores)
     for change in (np.arctan, lambda x: np.where(x > 0, 100 * x, x) - 7, lambda x: x.astype(np.float64) * 1e-3):
         changed = change(scores)
         assume(len(np.unique(changed)) == len(np.unique(scores)))
-        said = fit_thresholds(relations, changed, probabilities).says(relations, changed)
-        assert (said == probabilities).sum() == (plain == probabilities).sum()
+        said = fit_thresholds(relations, changed, labels).says(relations, changed)
+        assert (said == labels).sum() == (plain == labels).sum()
 
 
 ROUND = st.lists(
@@ -100,11 +98,11 @@ ROUND = st.lists(
 
 @given(ROUND, ROUND, st.integers(-3, 3), st.integers(-8, 8))
 def test_another_scale_of_scores_changes_no_verdict(valid, test, power, shift):
-    relations, scores, probabilities = columns(valid)
+    relations, scores, labels = columns(valid)
     asked, others, _ = columns(test)
     factor = 2.0**power  # with such factors and round scores nothing is lost to rounding
-    found = fit_thresholds(relations, scores, probabilities).says(asked, others)
-    scaled = fit_thresholds(relations, factor * scores + shift, probabilities).says(asked, factor * others + shift)
+    found = fit_thresholds(relations, scores, labels).says(asked, others)
+    scaled = fit_thresholds(relations, factor * scores + shift, labels).says(asked, factor * others + shift)
     assert scaled.tolist() == found.tolist()
 
 
@@ -133,8 +131,8 @@ def test_another_scale_of_scores_changes_no_verdict(valid, test, power, shift):
     ],
 )
 def test_how_equally_good_cuts_are_told_apart(true, false, near, threshold):
-    scores, probabilities = np.array(true + false), np.array([True] * len(true) + [False] * len(false))
-    assert best_threshold(scores, probabilities, near) == threshold
+    scores, labels = np.array(true + false), np.array([True] * len(true) + [False] * len(false))
+    assert best_threshold(scores, labels, near) == threshold
 
 
 def test_a_relation_without_labelled_triples_takes_the_overall_threshold():
@@ -161,20 +159,18 @@ def test_a_threshold_is_not_rounded_to_the_precision_of_the_scores():
 
 @given(LABELLED)
 def test_the_area_counts_pairs(rows):
-    _, scores, probabilities = columns(rows)
-    pairs = [
-        1.0 if t > f else 0.5 if t == f else 0.0 for t, f in product(scores[probabilities], scores[~probabilities])
-    ]
-    found = roc_auc(scores, probabilities)
+    _, scores, labels = columns(rows)
+    pairs = [1.0 if t > f else 0.5 if t == f else 0.0 for t, f in product(scores[labels], scores[~labels])]
+    found = roc_auc(scores, labels)
     assert isnan(found) if not pairs else found == pytest.approx(sum(pairs) / len(pairs), abs=1e-15)
 
 
 @given(LABELLED)
 def test_the_area_of_turned_scores_is_the_rest(rows):
-    _, scores, probabilities = columns(rows)
-    assume(probabilities.any() and not probabilities.all())
-    assert roc_auc(scores, probabilities) + roc_auc(-scores, probabilities) == pytest.approx(1.0)
-    assert roc_auc(np.exp(scores), probabilities) == roc_auc(scores, probabilities)
+    _, scores, labels = columns(rows)
+    assume(labels.any() and not labels.all())
+    assert roc_auc(scores, labels) + roc_auc(-scores, labels) == pytest.approx(1.0)
+    assert roc_auc(np.exp(scores), labels) == roc_auc(scores, labels)
 
 
 def stated(labelled_rows: list[tuple[Triple, int]]) -> TripleArray:
@@ -208,7 +204,7 @@ VALID_SCORES = {"t002": 6.0, "t100": 4.0, "t200": 2.0, "t201": 1.0}  # threshold
 def test_other_scores_give_other_verdicts_and_another_interval():
     scorer = scores_of(**VALID_SCORES, t300=3.0, t301=2.0, t302=1.0, t311=5.0, t312=7.0)
     result = classify(labelled_world(TEST), scorer, np.random.default_rng(0))
-    anew = classified_anew(result, result.probabilities * 1.0, RelationThresholds(0.5), np.random.default_rng(0))
+    anew = classified_anew(result, result.labels * 1.0, RelationThresholds(0.5), np.random.default_rng(0))
     assert anew.metrics()["accuracy"] == 1.0 and result.metrics()["accuracy"] < 1.0
     assert (anew.interval.low, anew.interval.high, anew.interval.level) == (1.0, 1.0, result.interval.level)
     assert result.interval.low < 1.0 and anew.triples is result.triples
@@ -386,7 +382,7 @@ def test_a_data_set_without_labels_is_classified():
     result = classify(dataset, TableScorer(table), np.random.default_rng(0))
     assert result.made_up == ("valid", "test")
     assert result.metrics() == dict.fromkeys(("accuracy", "precision", "recall", "f1", "auc"), 1.0)
-    assert result.probabilities.tolist() == [True, True, False, False]
+    assert result.labels.tolist() == [True, True, False, False]
 
 
 @needs_data
@@ -410,24 +406,24 @@ def test_few_triples_move_a_threshold_little_and_many_much():
     found = {}
     for count in (5, 2000):
         own = made(count, 5.0)
-        scores, probabilities = (np.concatenate(pair) for pair in zip(common, own, strict=True))
+        scores, labels = (np.concatenate(pair) for pair in zip(common, own, strict=True))
         relations = np.repeat(np.array([0, 1], dtype=np.int32), [400, count])
-        thresholds = fit_thresholds(relations, scores, probabilities, firmness=100.0)
+        thresholds = fit_thresholds(relations, scores, labels, firmness=100.0)
         found[count] = thresholds.relations[1] - thresholds.overall, thresholds.relations[1]
-        free = fit_thresholds(relations, scores, probabilities)
-        assert (free.says(relations, scores) == probabilities)[relations == 1].all()
+        free = fit_thresholds(relations, scores, labels)
+        assert (free.says(relations, scores) == labels)[relations == 1].all()
     assert abs(found[5][0]) < 0.5 and abs(found[2000][1] - 5.0) < 0.1
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 3), st.booleans()), min_size=1, max_size=30))
 def test_a_firm_threshold_is_the_best_of_all_cuts_by_its_weights(rows):
     relations = np.array([row[0] for row in rows], dtype=np.int32)
-    scores, probabilities = np.array([float(row[1]) for row in rows]), np.array([row[2] for row in rows])
-    found = fit_thresholds(relations, scores, probabilities, firmness=7.0)
+    scores, labels = np.array([float(row[1]) for row in rows]), np.array([row[2] for row in rows])
+    found = fit_thresholds(relations, scores, labels, firmness=7.0)
 
     def worth(relation: int, cut: float) -> float:
         weights = (relations == relation) + 7.0 / len(rows)
-        return float((weights * ((scores >= cut) == probabilities)).sum())
+        return float((weights * ((scores >= cut) == labels)).sum())
 
     for relation, threshold in found.relations.items():
         best = max(worth(relation, cut) for cut in (*np.arange(-3.5, 4.0), np.inf))

@@ -43,8 +43,8 @@ ThresholdsOption = Annotated[
     typer.Option(
         "--thresholds",
         help="What makes a triple true: newcomers (a score from thresholds found on held-out ones on), valid (the same "
-        "with those of valid) or probabilities (a probability of a half). [default: valid; for newcomers, where the model has them, "
-        "probabilities of a network, else newcomers]",
+        "with those of valid) or probabilities (a probability of a half). [default: valid; for newcomers, where the "
+        "model has them, probabilities of a network, else newcomers]",
     ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]

@@ -13,8 +13,8 @@ and the rank's never above, so that a higher score never has a lower probability
     and for each oriented relation a slope and a shift of the log odds, held near to 1 and 0 by a normal prior: with few
     questions the curve of all, with many its own
 
-An expected calibration error is the mean distance between probability and share of right answers over ten bins of probability,
-each counting by its answers.
+An expected calibration error is the mean distance between probability and share of right answers over ten bins of
+probability, each counting by its answers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ Probabilities = npt.NDArray[np.float64]
 
 
 def uncalibrated(scores: npt.NDArray[Any], places: npt.NDArray[np.integer], shares: bool) -> Probabilities:
-    """Probabilities of candidates without any calibration: shares in the softmax over all, or sigmoids of the scores."""
+    """Probabilities of candidates without any calibration: softmax over all scores, or sigmoid of each score."""
     exact = scores.astype(np.float64)
     if shares:
         odds = np.exp(exact - exact.max())
@@ -202,9 +202,10 @@ class Own:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """From evidence to probability. Log odds are ``shift`` and the weighed evidence, or where there are knots between them.
+    """From evidence to probability.
 
-    ``knots`` are (weighed evidence, log odds), both ascending.
+    Log odds are the weighed evidence plus ``shift``, or interpolated between ``knots`` where there are any: pairs of
+    weighed evidence and log odds, both ascending.
     """
 
     share: float
@@ -294,7 +295,7 @@ def _most_likely(columns: npt.NDArray[np.float64], targets: Values, guess: Value
 
 
 def isotonic(values: Values, right: Mask) -> tuple[Values, Probabilities]:
-    """The rising probabilities nearest to what is right, in blocks: their mean values, and their probabilities, within (0, 1).
+    """The rising probabilities nearest to what is right, in blocks: their mean values and probabilities, within (0, 1).
 
     One more right answer stands at the lowest value and one more wrong one at the highest, see the module.
     """
@@ -396,7 +397,7 @@ def _curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve
 
 @dataclass(frozen=True)
 class Bin:
-    """Answers with probabilities from ``low`` to ``high``: how many, their mean probability, and the share that is right."""
+    """Answers with probabilities from ``low`` to ``high``: how many, their mean probability, the share that is right."""
 
     low: float
     high: float

@@ -60,30 +60,26 @@ class RelationThresholds:
         return {relations[relation]: threshold for relation, threshold in self.relations.items()}
 
 
-def fit_thresholds(
-    relations: Ids, scores: npt.NDArray[Any], probabilities: Mask, firmness: float = 0.0
-) -> RelationThresholds:
+def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, firmness: float = 0.0) -> RelationThresholds:
     """The thresholds with the highest accuracy on these labelled triples; ``firmness`` as the module says."""
     if len(scores) == 0:
         raise DatasetError("there is no labelled triple to find thresholds with; the data set needs a valid part")
     values = scores.astype(np.float64)
-    overall = best_threshold(values, probabilities)
+    overall = best_threshold(values, labels)
     each = {}
     for relation in np.unique(relations).tolist():
         mine = relations == relation
         if firmness:
-            each[relation] = best_threshold(values, probabilities, overall, mine + firmness / len(values))
+            each[relation] = best_threshold(values, labels, overall, mine + firmness / len(values))
         else:
-            each[relation] = best_threshold(values[mine], probabilities[mine], overall)
+            each[relation] = best_threshold(values[mine], labels[mine], overall)
     return RelationThresholds(overall, each)
 
 
-def best_threshold(
-    scores: Values, probabilities: Mask, near: float | None = None, weights: Values | None = None
-) -> float:
+def best_threshold(scores: Values, labels: Mask, near: float | None = None, weights: Values | None = None) -> float:
     """The cut with the highest accuracy; ties as the module says, ``near`` being the overall threshold."""
     values, place = np.unique(scores, return_inverse=True)
-    correct = _correct_by_cut(place, probabilities, len(values), weights)
+    correct = _correct_by_cut(place, labels, len(values), weights)
     best = np.flatnonzero(correct == correct.max())
     inner = best[(best > 0) & (best < len(values))]
     if len(inner):
@@ -98,12 +94,12 @@ def best_threshold(
     return min(cuts, key=lambda cut: 0.0 if cut == near else abs(cut - near))
 
 
-def _correct_by_cut(place: Offsets, probabilities: Mask, size: int, weights: Values | None) -> npt.NDArray[Any]:
+def _correct_by_cut(place: Offsets, labels: Mask, size: int, weights: Values | None) -> npt.NDArray[Any]:
     """How many triples are right when the k lowest of ``size`` distinct scores count as false, k from 0 to ``size``."""
     if weights is None:
-        gained = np.bincount(place[~probabilities], minlength=size) - np.bincount(place[probabilities], minlength=size)
-        return int(probabilities.sum()) + np.concatenate([[0], np.cumsum(gained)])
-    gained = np.bincount(place, weights=np.where(probabilities, -weights, weights), minlength=size)
+        gained = np.bincount(place[~labels], minlength=size) - np.bincount(place[labels], minlength=size)
+        return int(labels.sum()) + np.concatenate([[0], np.cumsum(gained)])
+    gained = np.bincount(place, weights=np.where(labels, -weights, weights), minlength=size)
     return np.concatenate([[0.0], np.cumsum(gained)])
 
 
@@ -136,9 +132,9 @@ class ClassificationResult:
     made_up: tuple[str, ...] = ()
 
     @property
-    def probabilities(self) -> Mask:
+    def labels(self) -> Mask:
         """Per triple, whether it is true."""
-        return _probabilities(self.triples)
+        return _labels(self.triples)
 
     @property
     def said(self) -> Mask:
@@ -150,24 +146,24 @@ class ClassificationResult:
 
         The area is that of the scores of all relations together, which the thresholds do not enter.
         """
-        probabilities, said = self.probabilities, self.said
-        right = int((probabilities & said).sum())
+        labels, said = self.labels, self.said
+        right = int((labels & said).sum())
         return {
-            "accuracy": float((probabilities == said).mean()),
+            "accuracy": float((labels == said).mean()),
             "precision": _share(right, int(said.sum())),
-            "recall": _share(right, int(probabilities.sum())),
-            "f1": _share(2 * right, int(said.sum()) + int(probabilities.sum())),
-            "auc": roc_auc(self.scores, probabilities),
+            "recall": _share(right, int(labels.sum())),
+            "f1": _share(2 * right, int(said.sum()) + int(labels.sum())),
+            "auc": roc_auc(self.scores, labels),
         }
 
     def by_relation(self) -> list[RelationAccuracy]:
         """Each relation that test asks about, in id order."""
-        probabilities, right = self.probabilities, self.probabilities == self.said
+        labels, right = self.labels, self.labels == self.said
         found = []
         for relation in np.unique(self.triples.relations).tolist():
             mine = self.triples.relations == relation
             threshold = self.thresholds.relations.get(relation, self.thresholds.overall)
-            counts = int(mine.sum()), int(probabilities[mine].sum())
+            counts = int(mine.sum()), int(labels[mine].sum())
             found.append(RelationAccuracy(self.relations[relation], *counts, threshold, float(right[mine].mean())))
         return found
 
@@ -185,22 +181,22 @@ class ClassificationResult:
         }
 
 
-def _probabilities(triples: TripleArray) -> Mask:
+def _labels(triples: TripleArray) -> Mask:
     if triples.labels is None:
         return np.ones(len(triples), dtype=bool)
-    probabilities: Mask = triples.labels > 0
-    return probabilities
+    labels: Mask = triples.labels > 0
+    return labels
 
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def roc_auc(scores: npt.NDArray[Any], probabilities: Mask) -> float:
+def roc_auc(scores: npt.NDArray[Any], labels: Mask) -> float:
     """How often a true triple scores above a false one, over all pairs, ties at half; NaN where there is no pair."""
     values, place = np.unique(scores, return_inverse=True)
-    true = np.bincount(place[probabilities], minlength=len(values))
-    false = np.bincount(place[~probabilities], minlength=len(values))
+    true = np.bincount(place[labels], minlength=len(values))
+    false = np.bincount(place[~labels], minlength=len(values))
     below = np.cumsum(false) - false
     # In whole numbers, so that no pair is lost to rounding.
     return _share(int((true * (2 * below + false)).sum()), 2 * int(true.sum()) * int(false.sum()))
@@ -227,9 +223,9 @@ def classify(
         made_up = ["valid"] * (dataset.valid.labels is None) + made_up
         valid = labelled(dataset, dataset.valid, generator)
         scores = checked_scores(dataset, scorer, valid)
-        thresholds = fit_thresholds(valid.relations, scores, _probabilities(valid))
+        thresholds = fit_thresholds(valid.relations, scores, _labels(valid))
     scores = checked_scores(dataset, scorer, test)
-    right = thresholds.says(test.relations, scores) == _probabilities(test)
+    right = thresholds.says(test.relations, scores) == _labels(test)
     interval = bootstrap_mean(right, generator, samples, level)
     return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
 
@@ -239,25 +235,25 @@ def classified_anew(
 ) -> ClassificationResult:
     """The same triples by other scores and thresholds, with the interval resampled as before."""
     said = replace(result, scores=scores, thresholds=thresholds)
-    interval = bootstrap_mean(said.said == said.probabilities, generator, SAMPLES, result.interval.level)
+    interval = bootstrap_mean(said.said == said.labels, generator, SAMPLES, result.interval.level)
     return replace(said, interval=interval)
 
 
 def thresholds_of(triples: TripleArray, scores: Values) -> RelationThresholds:
     """The thresholds that labelled triples with these scores speak for."""
-    return fit_thresholds(triples.relations, scores, _probabilities(triples), FIRMNESS)
+    return fit_thresholds(triples.relations, scores, _labels(triples), FIRMNESS)
 
 
 def cross_fitted(triples: TripleArray, scores: Values, generator: np.random.Generator) -> dict[str, float]:
     """Area under the ROC curve, and the accuracy of labelled triples by thresholds from the other folds of them."""
-    probabilities = _probabilities(triples)
+    labels = _labels(triples)
     fold, said = generator.permutation(len(triples)) % FOLDS, np.zeros(len(triples), dtype=bool)
     for number in range(FOLDS):
         asked, others = fold == number, fold != number
         if asked.any() and others.any():
-            found = fit_thresholds(triples.relations[others], scores[others], probabilities[others], FIRMNESS)
+            found = fit_thresholds(triples.relations[others], scores[others], labels[others], FIRMNESS)
             said[asked] = found.says(triples.relations[asked], scores[asked])
-    return {"auc": roc_auc(scores, probabilities), "accuracy": float((said == probabilities).mean())}
+    return {"auc": roc_auc(scores, labels), "accuracy": float((said == labels).mean())}
 
 
 def checked_scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:

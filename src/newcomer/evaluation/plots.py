@@ -45,7 +45,7 @@ def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, t
 
 
 def plot_reliability(calibration: Mapping[str, Any], title: str, folder: Path) -> Path:
-    """Draw what a report says under ``calibration``: the share of right answers over their probability; gives the file."""
+    """Draw the share of right answers over their probability, from a report's ``calibration``; gives the file."""
     pyplot = need_matplotlib()
     parts = [part for part in PANELS if part in calibration]
     figure, grid = pyplot.subplots(1, len(parts), figsize=(4.75 * len(parts), 4.6), sharey=True, squeeze=False)

@@ -4,8 +4,7 @@ The answers are those that a user is shown, the ten best of each question withou
 the filter holds for true. They are also taken by how much is known of the entity, and the first answers by themselves:
 among ten most are clearly wrong, which is easily said.
 
-Triples that were classified are taken as they are, by the probability that a verdict on them has; right are those that are
-true.
+Classified triples are taken as they are, by the probability of their verdict; right are those that are true.
 """
 
 from dataclasses import asdict
@@ -82,9 +81,7 @@ def judged_triples(scorer: ModelWorldScorer, dataset: InductiveDataset, result: 
     only_tail = ~dataset.is_seen[triples.tails] & dataset.is_seen[triples.heads]
     entities = np.where(only_tail, triples.tails, triples.heads)
     first = np.zeros(len(triples), dtype=np.int64)
-    return Answers(
-        np.arange(len(triples)), entities, triples.relations, first, found, plain, result.probabilities[places]
-    )
+    return Answers(np.arange(len(triples)), entities, triples.relations, first, found, plain, result.labels[places])
 
 
 def triple_probabilities(

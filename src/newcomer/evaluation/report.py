@@ -78,9 +78,9 @@ class Case:
     """A model and the data set it is measured on; the seed is that of resampling and of made-up triples.
 
     With a ``cut``, newcomers are known by fewer facts than the data set has of them. ``thresholds`` are those for
-    newcomers, which the model was stored with, those of valid, or none where a probability of a half makes a triple true.
-    Unless it is said, test's newcomers are judged by probabilities, where a network has learned them from labels, or else by
-    the thresholds for newcomers, where the model has any; everyone else by those of valid.
+    newcomers, which the model was stored with, those of valid, or none where a probability of a half makes a triple
+    true. Unless stated, test's newcomers are classified by probabilities, where a network has learned them from
+    labels, else by the thresholds for newcomers, where the model has any; everyone else by those of valid.
     """
 
     bundle: Bundle
@@ -350,7 +350,7 @@ def classification_report(
     seconds: float = 0.0,
     judged: Judged | None = None,
 ) -> Report:
-    """What was found, as the module says; the only breakdown is that by relation. Probabilities are told of if ``judged``."""
+    """What was found, as the module says; the only breakdown is that by relation; probabilities only with ``judged``."""
     found = result.to_dict()
     report: Report = {
         **_core(case, CLASSIFICATION),
@@ -476,4 +476,4 @@ def compare_classifications(results: Sequence[ClassificationResult], seed: int =
 
 def _as_ranks(result: ClassificationResult) -> Any:
     """A triple that is classified rightly as rank 1, else 2: accuracy is then Hits@1."""
-    return np.where(result.probabilities == result.said, 1.0, 2.0)
+    return np.where(result.labels == result.said, 1.0, 2.0)

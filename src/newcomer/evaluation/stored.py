@@ -38,10 +38,10 @@ def thresholds_in(bundle: Bundle, relations: Vocabulary) -> RelationThresholds |
 
 
 def decides_by_probability(metrics: Mapping[str, Any], config: Config) -> bool:
-    """Whether a model's probabilities of triples, not its scores, say what counts as true: those of a network among labels.
+    """Whether a model's probabilities of triples, not its scores, decide what is true: those of a network among labels.
 
-    Scores of the final model are on another scale than those that thresholds were found on; probabilities, which go by shares
-    and ranks among answers, are not. A judge's scores are on the same.
+    Scores of the final model are on another scale than those that thresholds were found on; probabilities, which go by
+    shares and ranks among answers, are not, nor are the scores of a triple classifier.
     """
     found, calibration = metrics.get(THRESHOLDS), metrics.get(CALIBRATION)
     if config.model.triple_classifier or not found or found.get("made_up", True):
