@@ -90,7 +90,7 @@ def inferred_by(
         newcomers = build_graph_tensors(dataset.auxiliary, len(dataset.entities), arrived, labels.device)
         every = _every(newcomers)
         found[NEWCOMER_LABELS] = virtual_labels(model, by_facts, newcomers, every, *options)
-        if not model.encoder.hears_virtual:  # then this is who they are, and solving for all of them takes its time
+        if not model.encoder.uses_virtual_edges:  # then these are their vectors, slow to solve for
             found[NEWCOMER_VECTORS] = by_facts.layers[0][graph.num_entities :]
         if scores_labels:
             found[NEWCOMER_SUPPORT] = rule_support(model, scorer(arrived).states, newcomers, every)

@@ -176,13 +176,13 @@ class InferenceEngine:
 
     def _seated(self, members: Iterable[str], book: FactStore) -> dict[str, Slot]:
         group = Group.of(members, book, self.names)
-        virtual = self.walks.ground(group) if self.embedder.hears_virtual else None
+        virtual = self.walks.ground(group) if self.embedder.uses_virtual_edges else None
         return slots_of(self.embedder.arrive(group, virtual))
 
     def inferred_seat(self, seat: Slot) -> Slot:
         """The seat with what rules infer about those who came; found now where their vectors did not need it."""
         arrival = seat.arrival
-        if self.embedder.hears_virtual or arrival.virtual is not None:
+        if self.embedder.uses_virtual_edges or arrival.virtual is not None:
             return seat
         with self._lock:
             if arrival not in self._inferred_later:
@@ -297,7 +297,7 @@ class InferenceEngine:
         """(candidates,): the same by the network alone, with what rules infer scored by its label where that is set."""
         vector, decoder = self.vector(state, name, relation), self.model.decoder
         with torch.no_grad():
-            query = decoder.asked(vector, decoder.relation_vectors(self._ids([relation])))
+            query = decoder.query_vector(vector, decoder.relation_vectors(self._ids([relation])))
             seen, arrived = self._candidates(state, relation)
             # One by one: a product of matrices would round a newcomer's score differently with the number of them.
             newcomers = [decoder.fit_pairs(query.expand_as(vectors), vectors) for vectors in arrived]

@@ -108,9 +108,9 @@ class Embedder:
             self.added = self._added(self.model, self.states, graph, support) if self.constrained else None
 
     @property
-    def hears_virtual(self) -> bool:
+    def uses_virtual_edges(self) -> bool:
         """Whether vectors or scores depend on what rules infer about those who arrive."""
-        return self.encoder.hears_virtual or self.constrained
+        return self.encoder.uses_virtual_edges or self.constrained
 
     @property
     def _needs_support(self) -> bool:
@@ -191,7 +191,7 @@ class Embedder:
         """(edges,): the attention to each edge of an entity that is asked a query; None of encoders without one."""
         entity, layer = torch.tensor([place], device=self.device), self._layer
         if layer is None:
-            return self.encoder.ensemble_learner(states, entity, torch.full_like(entity, query))
+            return self.encoder.attention(states, entity, torch.full_like(entity, query))
         rows, entries = states.edges.rows.pick(entity)
         last = states.layers[-1]
         asked = row_products(last[entity], layer.entity_map @ layer.attention[0])
@@ -248,13 +248,13 @@ class Embedder:
         self, near: Tensor, graph: GraphTensors, labels: Tensor | None, vectors: Tensor | None
     ) -> tuple[Tensor, States]:
         """The labels of an arrival's virtual triples, where they are not known yet, and the newcomers embedded."""
-        if labels is not None and self.encoder.hears_virtual:
+        if labels is not None and self.encoder.uses_virtual_edges:
             return labels, self._extended(near, graph, self._weights(graph, labels))
         silent = torch.zeros(len(graph.virtual), device=self.device)
         alone = self._extended(near, graph, self._weights(graph, silent), vectors)
         if labels is None:
             labels = self._believed(near, graph, alone)
-        if not (self.encoder.hears_virtual and bool(labels.any())):
+        if not (self.encoder.uses_virtual_edges and bool(labels.any())):
             return labels, alone
         return labels, self._extended(near, graph, self._weights(graph, labels))
 

@@ -100,7 +100,7 @@ class EnsembleLearner:
     def _with_fewer_facts(self, left: InductiveDataset, queries: Queries) -> Iterator[Examples]:
         """What all say where less is known of newcomers."""
         virtual = None
-        if self.trainer.model.encoder.hears_virtual:
+        if self.trainer.model.encoder.uses_virtual_edges:
             virtual = ground(self.world.prepared.rules, left.own_facts, left.newcomers, self.config, self.threads)
         said = self._network_on(left, virtual), self._ranker_on(left)
         yield from examples(*said, left, queries, paths=self._paths_on(left))

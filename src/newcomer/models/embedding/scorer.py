@@ -65,7 +65,7 @@ class ModelScorer:
         stated = torch.ones(len(arrived.facts), device=self.device)
         silent = torch.zeros(len(arrived.virtual), device=self.device)
         alone = self._extended(seen, arrived, torch.cat([stated, silent]))
-        if len(arrived.virtual) == 0 or self.labels == "none" or not self.model.encoder.hears_virtual:
+        if len(arrived.virtual) == 0 or self.labels == "none" or not self.model.encoder.uses_virtual_edges:
             return alone
         every = torch.arange(len(silent), device=self.device)
         believed = virtual_labels(self.model, alone, arrived, every, self.labels, self.c)
