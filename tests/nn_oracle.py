@@ -115,7 +115,7 @@ def lan_loop(encoder: LANEncoder, vectors: Tensor, around: list[Edge], query: in
     for relation, neighbor, weight in around:
         message = transformed(encoder, vectors, relation, neighbor)
         key = torch.cat([encoder.queries[query], message]) @ encoder.attention_map
-        neural.append(weight * math.exp(encoder.attention.detach() @ torch.tanh(key.detach())))
+        neural.append(weight * math.exp(encoder.attention_vector.detach() @ torch.tanh(key.detach())))
         others = [float(encoder.implied[other, relation]) for other, _, _ in around if other != relation]
         logic.append(weight * float(encoder.implied[relation, query]) / max([0.1, *others]))
         messages.append(message)

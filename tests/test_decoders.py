@@ -286,7 +286,7 @@ def test_asking_multiplies_numbers_and_turning_conjugates_them(name):
     heads, relations = entities(4, DIM), entities(4, DIM, seed=2)
     numbers = decoder.numbers(relations)
     assert torch.equal(decoder.vector(numbers), relations)
-    close(decoder.vector(decoder.numbers(heads) * numbers), decoder.asked(heads, relations))
+    close(decoder.vector(decoder.numbers(heads) * numbers), decoder.query_vector(heads, relations))
     close(decoder.vector(numbers.conj()), decoder.inverse(relations))
 
 

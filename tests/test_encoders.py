@@ -286,7 +286,7 @@ def test_relational_attention_is_what_the_vector_is_made_of(seed):
     states = encoder.states(edges)
     for entity, query in zip(*(ids.tolist() for ids in everything()), strict=True):
         asked = torch.tensor([entity]), torch.tensor([query])
-        shares = encoder.ensemble_learner(states, *asked).detach()
+        shares = encoder.attention(states, *asked).detach()
         columns = edges.rows.pick(asked[0])[0].columns
         expected = torch.zeros(SEEN, dtype=torch.float64).index_add(0, columns, shares)
         torch.testing.assert_close(encoder.embed(states, *asked)[0].detach(), expected)

@@ -95,7 +95,7 @@ def test_so_it_is_with_as_many_numbers_and_rivals_as_in_use():
     candidates, excess = encoder._candidates(facts)
 
     def cost(vector: Tensor) -> Tensor:
-        asked = decoder_of(encoder).asked(vector.expand_as(facts.relations), facts.relations)
+        asked = decoder_of(encoder).query_vector(vector.expand_as(facts.relations), facts.relations)
         total = torch.logsumexp(asked @ candidates.T + excess, dim=1) @ facts.weights
         return total - (asked * facts.tails).sum() + RIDGE * vector.square().sum()
 
@@ -203,18 +203,22 @@ def test_shares_are_those_of_the_pulls_along_the_query(seed):
     vector = states.layers[0][SEEN].detach()
     heard = facts[:-1]
     for query in range(2 * RELATIONS):
-        shares = encoder.ensemble_learner(states, torch.tensor([SEEN]), torch.tensor([query]))
+        shares = encoder.attention(states, torch.tensor([SEEN]), torch.tensor([query]))
         assert float(shares.sum()) == pytest.approx(1) and float(shares.min()) >= 0 and shares[-1] == 0
-        asked = decoder_of(encoder).asked(vector[None], decoder_of(encoder).relation_vectors(torch.tensor([query])))[0]
+        asked = decoder_of(encoder).query_vector(
+            vector[None], decoder_of(encoder).relation_vectors(torch.tensor([query]))
+        )[0]
         expected = []
         for relation, neighbor, weight in heard:
             place = vector.clone().requires_grad_()
             (pull,) = torch.autograd.grad(-part_of(encoder, known, heard, (relation, neighbor, weight), place), place)
-            seen_so = decoder_of(encoder).asked(pull[None], decoder_of(encoder).relation_vectors(torch.tensor([query])))
+            seen_so = decoder_of(encoder).query_vector(
+                pull[None], decoder_of(encoder).relation_vectors(torch.tensor([query]))
+            )
             expected.append(max(0.0, float((seen_so[0] @ asked).detach())))
         total = sum(expected)
         assert shares[:-1].tolist() == pytest.approx([one / total for one in expected], abs=1e-6)
-    nobody = encoder.ensemble_learner(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
+    nobody = encoder.attention(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
     assert nobody.shape == (0,)
 
 
@@ -282,7 +286,7 @@ def test_a_relation_nobody_told_of_keeps_the_vector_that_changes_nothing(decoder
             2 * RELATIONS - 1,
         ]
         anyone = torch.randn(3, vectors.shape[1])
-        assert torch.equal(trainer.model.decoder.asked(anyone, vectors[-1:].expand(3, -1)), anyone)
+        assert torch.equal(trainer.model.decoder.query_vector(anyone, vectors[-1:].expand(3, -1)), anyone)
         trainer.epoch(0)
 
 
@@ -305,7 +309,7 @@ def test_a_question_nobody_told_of_is_answered_by_who_is_like_the_known_answers(
     torch.testing.assert_close(found[0], best.to(found), rtol=0, atol=0.02)
     scores = model.decoder.fit_candidates(found[:1], encoder.vectors.detach())[0]
     assert scores[[2, 7]].min() > scores.median(), "the known answers are likely ones"
-    shares = encoder.ensemble_learner(both, asked[0][:1], asked[1][:1])
+    shares = encoder.attention(both, asked[0][:1], asked[1][:1])
     weighed = dict(zip([column for _, column, _ in sorted(told + answers)], shares.tolist(), strict=True))
     assert weighed[3] == weighed[5] == 0.0 and weighed[2] > 0 and weighed[7] > 0
 

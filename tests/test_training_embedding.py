@@ -319,7 +319,7 @@ def test_rivals_stand_for_everyone(encoder, own_weight):
     settings = {"answers_by_input": True, "loss": "softmax", "labels": "none", "dropout": 0.0, "own_weight": own_weight}
 
     def losses(rivals: int | None, count: int) -> list[float]:
-        trainer = Trainer(config_of(encoder, rivals=rivals, lr=1e-12, **settings), GRAPH, CPU)
+        trainer = Trainer(config_of(encoder, softmax_negatives=rivals, lr=1e-12, **settings), GRAPH, CPU)
         return [trainer.epoch(number).loss for number in range(count)]
 
     everyone = losses(None, 40)
@@ -329,7 +329,13 @@ def test_rivals_stand_for_everyone(encoder, own_weight):
     assert np.mean(some) == pytest.approx(np.mean(everyone), rel=0.03)
 
 
-ROWS_ALONE = {"rivals": SEEN // 2, "optimiser": "adagrad", "grad_clip": 0.0, "dropout": 0.0, "answers_by_input": True}
+ROWS_ALONE = {
+    "softmax_negatives": SEEN // 2,
+    "optimiser": "adagrad",
+    "grad_clip": 0.0,
+    "dropout": 0.0,
+    "answers_by_input": True,
+}
 
 
 @pytest.mark.parametrize("settings", [{}, {"own_weight": 1.0}, {"virtual_weight": 0.0, "n3": 0.1, "l2": 0.0}])
@@ -347,7 +353,13 @@ def test_moving_the_rows_of_a_batch_is_moving_the_table(settings):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"optimiser": "adam"}, {"rivals": None}, {"rivals": SEEN}, {"grad_clip": 1.0}, {"dropout": 0.1}],
+    [
+        {"optimiser": "adam"},
+        {"softmax_negatives": None},
+        {"softmax_negatives": SEEN},
+        {"grad_clip": 1.0},
+        {"dropout": 0.1},
+    ],
     ids=str,
 )
 def test_where_others_move_too_the_table_is_moved(settings):
@@ -596,7 +608,7 @@ def test_seen_entities_are_embedded_as_if_nobody_had_arrived(encoder):
     assert torch.equal(*vectors)
 
 
-@pytest.mark.parametrize("encoder", [name for name, (kind, _) in ENCODERS.items() if not kind.hears_virtual])
+@pytest.mark.parametrize("encoder", [name for name, (kind, _) in ENCODERS.items() if not kind.uses_virtual_edges])
 def test_who_hears_no_rules_answers_as_if_they_inferred_nothing(encoder):
     trainer = trained(config_of(encoder), epochs=1)
     queries = every_query()
@@ -605,7 +617,7 @@ def test_who_hears_no_rules_answers_as_if_they_inferred_nothing(encoder):
         assert np.array_equal(scorer_of(trainer, NEW_VIRTUAL, mode).scores(*queries), without)
 
 
-@pytest.mark.parametrize("encoder", [name for name, (kind, _) in ENCODERS.items() if kind.hears_virtual])
+@pytest.mark.parametrize("encoder", [name for name, (kind, _) in ENCODERS.items() if kind.uses_virtual_edges])
 def test_what_newcomers_virtual_triples_weigh_follows_the_label_mode(encoder):
     trainer = trained(config_of(encoder), epochs=1)
     queries = np.array([SEEN, SEEN + 2], dtype=np.int32), np.array([0, 4], dtype=np.int32)

@@ -83,7 +83,7 @@ def inferred_by(model: TrainedModel, facts: TripleArray, threads: int | None = N
         encoded = engine.with_virtual_neighbors(engine.initial.members[0].encoded)
         virtual = encoded.virtual
         found[NEWCOMER_LABELS] = encoded.labels
-        if not model.embedding.encoder.hears_virtual:  # then the vectors follow from facts alone
+        if not model.embedding.encoder.uses_virtual_edges:  # then the vectors follow from facts alone
             found[NEWCOMER_VECTORS] = encoded.states.layers[0][len(encoded.near) :]
         if scores_labels and encoded.support is not None:
             found[NEWCOMER_SUPPORT] = encoded.support

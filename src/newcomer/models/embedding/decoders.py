@@ -27,8 +27,8 @@ TINY = 1e-12  # keeps the gradient of a root finite
 class Decoder(nn.Module, ABC):
     """The contract: score triples one by one, or queries against many candidates, with equal results.
 
-    Every decoder turns (head, relation) into one query vector of the entities' size (``asked``) and compares that with
-    tails, so the cost of scoring all tails is one comparison a candidate.
+    Every decoder turns (head, relation) into one query vector of the entities' size and compares that with tails, so
+    the cost of scoring all tails is one comparison a candidate.
 
     Vectors start uniform with expected squared norm 1, whatever the size. They are drawn on the generator's device:
     draw on the CPU and move the module, and every machine starts from the same numbers.
@@ -48,7 +48,7 @@ class Decoder(nn.Module, ABC):
 
     def triples(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Scores (n,) of n triples: heads (n, dim), relations (n,), tails (n, dim)."""
-        return self.fit_pairs(self.asked(heads, self.relation_vectors(relations)), tails)
+        return self.fit_pairs(self.query_vector(heads, self.relation_vectors(relations)), tails)
 
     def all_tails(self, heads: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """Scores of n queries (heads (n, dim), relations (n,)) against candidate tails.
@@ -56,11 +56,11 @@ class Decoder(nn.Module, ABC):
         Candidates (m, dim) are common to all queries and give (n, m); candidates (n, k, dim) are each query's own, as
         negatives are, and give (n, k).
         """
-        return self.fit_candidates(self.asked(heads, self.relation_vectors(relations)), candidates)
+        return self.fit_candidates(self.query_vector(heads, self.relation_vectors(relations)), candidates)
 
     def all_heads(self, tails: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """Scores of candidate heads, with shapes as in ``all_tails``: the tails of the inverse relation."""
-        return self.fit_candidates(self.asked(tails, self.relation_vectors(relations, turned=True)), candidates)
+        return self.fit_candidates(self.query_vector(tails, self.relation_vectors(relations, turned=True)), candidates)
 
     @staticmethod
     def cubes(vectors: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class Decoder(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def asked(heads: Tensor, vectors: Tensor) -> Tensor:
+    def query_vector(heads: Tensor, vectors: Tensor) -> Tensor:
         """What the tails should fit (n, dim), from heads (n, dim) and relation vectors (n, dim)."""
 
     @abstractmethod
@@ -142,7 +142,7 @@ class DistMult(DotDecoder):
         return vectors
 
     @staticmethod
-    def asked(heads: Tensor, vectors: Tensor) -> Tensor:
+    def query_vector(heads: Tensor, vectors: Tensor) -> Tensor:
         return heads * vectors
 
 
@@ -177,7 +177,7 @@ class ComplEx(DotDecoder):
         return torch.cat([real, -imaginary], dim=-1)
 
     @staticmethod
-    def asked(heads: Tensor, vectors: Tensor) -> Tensor:
+    def query_vector(heads: Tensor, vectors: Tensor) -> Tensor:
         head_real, head_imaginary = heads.chunk(2, dim=-1)
         real, imaginary = vectors.chunk(2, dim=-1)
         product = [head_real * real - head_imaginary * imaginary, head_real * imaginary + head_imaginary * real]
@@ -217,7 +217,7 @@ class TransE(Decoder):
         return -vectors
 
     @staticmethod
-    def asked(heads: Tensor, vectors: Tensor) -> Tensor:
+    def query_vector(heads: Tensor, vectors: Tensor) -> Tensor:
         return heads + vectors
 
     def fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:

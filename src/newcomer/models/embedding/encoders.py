@@ -37,7 +37,7 @@ class Encoder(nn.Module, ABC):
 
     query_aware = False  # whether an entity's vector depends on what is asked
     hops = 1  # how many edges away a vector looks
-    hears_virtual = True  # whether virtual neighbours have a part in a newcomer's vector
+    uses_virtual_edges = True  # whether virtual neighbours have a part in a newcomer's vector
 
     def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Encoder(nn.Module, ABC):
         """(n, d): vectors of ``entities`` when nothing is asked."""
         return self.embed(states, entities, torch.zeros_like(entities))
 
-    def ensemble_learner(self, states: States, entity: Tensor, query: Tensor) -> Tensor | None:
+    def attention(self, states: States, entity: Tensor, query: Tensor) -> Tensor | None:
         """(edges,): how much an entity (1,) asked a query (1,) owes to each of its edges; None where nobody can say."""
         return None
 
@@ -299,7 +299,7 @@ class LANEncoder(ProjectingEncoder):
         self.query_aware = True
         self.queries = nn.Parameter(glorot(2 * self.num_relations, dim, generator))
         self.attention_map = nn.Parameter(glorot(2 * dim, dim, generator))
-        self.attention = nn.Parameter(glorot(1, dim, generator)[0])
+        self.attention_vector = nn.Parameter(glorot(1, dim, generator)[0])
         self.implied: Tensor
         self.register_buffer("implied", torch.zeros(2 * self.num_relations, 2 * self.num_relations))
 
@@ -321,7 +321,7 @@ class LANEncoder(ProjectingEncoder):
         asked, weights = queries[pairs.row_ids()], weights[entries]
         dim = messages.shape[1]
         keys, wanted = messages @ self.attention_map[dim:], self.queries @ self.attention_map[:dim]
-        neural = row_softmax(pairs, torch.tanh(keys[entries] + wanted[asked]) @ self.attention, weights)
+        neural = row_softmax(pairs, torch.tanh(keys[entries] + wanted[asked]) @ self.attention_vector, weights)
         logic = self.implied[relations[entries], asked] / redundant[entries] * weights
         logic = logic / row_sums(pairs, logic).clamp_min(1e-6)[pairs.row_ids()]
         return weighted_sum(Rows(pairs.offsets, entries, len(messages)), neural + logic, messages)
@@ -412,7 +412,7 @@ class RelationalEncoder(NeighborEncoder):
         compared = (keys * asked).reshape(len(keys), self.heads, self.width)
         return compared.sum(dim=2) * (1 / math.sqrt(self.width))
 
-    def ensemble_learner(self, states: States, entity: Tensor, query: Tensor) -> Tensor:
+    def attention(self, states: States, entity: Tensor, query: Tensor) -> Tensor:
         """(edges,): how much an entity (1,) asked a query (1,) looks at each of its edges, the mean of the heads."""
         every, _ = states.edges.rows.pick(entity)
         rows, entries = self.looked_at(states, entity)

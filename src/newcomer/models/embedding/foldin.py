@@ -50,7 +50,7 @@ class FoldInEncoder(Encoder):
     """Newcomers are embedded by solving for the vector that explains their facts best."""
 
     hops = 0
-    hears_virtual = False  # what rules infer gained nothing here; they have a say of their own in the answers
+    uses_virtual_edges = False  # what rules infer gained nothing here; they have a say of their own in the answers
 
     def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__(num_seen, num_relations, dim, dropout, generator)
@@ -180,7 +180,7 @@ class FoldInEncoder(Encoder):
 
     def _asked(self, vector: Tensor, facts: Facts) -> Tensor:
         """(m, d): what the tails of each relation should fit."""
-        return self._decoder.asked(vector.expand_as(facts.relations), facts.relations)
+        return self._decoder.query_vector(vector.expand_as(facts.relations), facts.relations)
 
     @staticmethod
     def _expected(asked: Tensor, candidates: Tensor, excess: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,7 +191,7 @@ class FoldInEncoder(Encoder):
 
     def _pull(self, expected: Tensor, weights: Tensor, tails: Tensor, towards: Tensor) -> Tensor:
         """(m, d): the gradient of each relation's part; asking the other way round is the adjoint of asking."""
-        return self._decoder.asked(torch.addcmul(-tails, weights[:, None], expected), towards)
+        return self._decoder.query_vector(torch.addcmul(-tails, weights[:, None], expected), towards)
 
     @property
     def _decoder(self) -> DotDecoder:
@@ -248,7 +248,7 @@ class FoldInEncoder(Encoder):
         told = (edges.relations[start:end] == query) & (edges.weights[start:end] > 0)
         return columns[told & (columns < len(states.layers[0]) - states.newcomers)].sort().values
 
-    def ensemble_learner(self, states: States, entity: Tensor, query: Tensor) -> Tensor:
+    def attention(self, states: States, entity: Tensor, query: Tensor) -> Tensor:
         """(edges,): the share of each edge in what makes an entity (1,) what it is for a query (1,).
 
         An edge counts by how far it pulls the vector towards where it is, as the query sees both; those that pull it
@@ -265,8 +265,8 @@ class FoldInEncoder(Encoder):
             vector = self.embed(states, entity, query).detach().cpu()[0]
             facts = self.facts(relations, vectors, columns, weights)
             along = self._along(query.cpu())
-            seen_so = self._decoder.asked(vector[None], along)
-            pulls = self._decoder.asked(self.pulls(vector, relations, vectors[columns], facts), along)
+            seen_so = self._decoder.query_vector(vector[None], along)
+            pulls = self._decoder.query_vector(self.pulls(vector, relations, vectors[columns], facts), along)
             shares[heard] = (pulls @ seen_so[0] * weights).clamp_min(0)
         return (shares / shares.sum().clamp_min(1e-12)).to(entity.device)
 

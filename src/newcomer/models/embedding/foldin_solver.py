@@ -160,14 +160,14 @@ def solve_all(problem: Problem, heard: Heard, vectors: Tensor, device: torch.dev
 
 
 def _cost(problem: Problem, table: _Table, turned: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    asked = problem.decoder.asked(vectors[:, None].expand_as(table.relations), table.relations)
+    asked = problem.decoder.query_vector(vectors[:, None].expand_as(table.relations), table.relations)
     rivals = asked @ problem.rivals.T + problem.excess
     scores = torch.cat([rivals, asked @ table.neighbors.mT + table.padding], dim=2)
     total = torch.logsumexp(scores, dim=2, keepdim=True)
     of_rivals, of_neighbors = torch.exp(scores - total).tensor_split([rivals.shape[2]], dim=2)
     expected = of_rivals @ problem.rivals + of_neighbors @ table.neighbors
     unlikely = (table.weights * total).sum(dim=(1, 2)) - (asked * table.tails).sum(dim=(1, 2))
-    pulled = problem.decoder.asked(table.weights * expected - table.tails, turned)
+    pulled = problem.decoder.query_vector(table.weights * expected - table.tails, turned)
     values = unlikely + problem.ridge * vectors.square().sum(dim=1)
     return values, torch.add(pulled.sum(dim=1), vectors, alpha=2 * problem.ridge)
 

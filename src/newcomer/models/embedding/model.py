@@ -38,8 +38,8 @@ class Model(nn.Module):
     """Head ``h`` of (h, r, t) is embedded for query r, and tail ``t`` for the inverse of r.
 
     With ``answers_by_input`` an entity is an answer by its input vector, one that has none by what it is when nothing
-    is asked: so a question is compared with everyone at the cost of a product, and "that very neighbour" is an answer that
-    an encoder can give.
+    is asked: so a question is compared with everyone at the cost of a product, and "that very neighbour" is an answer
+    that an encoder can give.
     """
 
     def __init__(self, encoder: Encoder, decoder: Decoder, answers_by_input: bool = False) -> None:
@@ -113,7 +113,7 @@ class Model(nn.Module):
         entities = heads, tails, heads, negatives.entities.reshape(-1), *self._ends(others)
         queries = relations, asked_back, asked_back, of_groups.reshape(-1), *self._queries(others)
         of_heads, of_tails, as_tails, rivals, *of_others = self._embed_all(states, entities, queries)
-        asked = self.decoder.asked(of_heads, along)
+        asked = self.decoder.query_vector(of_heads, along)
         of_negatives = negatives.spread(rivals.reshape(*negatives.entities.shape, -1))
         negative = self.decoder.fit_candidates(asked, of_negatives)
         itself = self.decoder.fit_pairs(asked, as_tails)
@@ -137,7 +137,7 @@ class Model(nn.Module):
         The tail itself, which is no corruption, has the score minus infinity there. With ``rivals`` (k,) only these
         are compared with, (n, k).
         """
-        asked = self.decoder.asked(self.encoder.embed(states, triples[:, 0], triples[:, 1]), along)
+        asked = self.decoder.query_vector(self.encoder.embed(states, triples[:, 0], triples[:, 1]), along)
         return self._among(asked, everyone, tails, rivals)
 
     def _among(self, asked: Tensor, everyone: Tensor, tails: Tensor, rivals: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -155,13 +155,13 @@ class Model(nn.Module):
         heads, tails = self._ends(triples)
         vectors = self.encoder.inputs()
         if negatives is None:
-            asked = self.decoder.asked(self.encoder.look_up(heads, vectors), along)
+            asked = self.decoder.query_vector(self.encoder.look_up(heads, vectors), along)
             return self._among(asked, vectors, tails, rivals)
         ids = heads, tails, negatives.entities.reshape(-1)
         of_heads, of_tails, rivals = torch.split(
             functional.embedding(torch.cat(ids), vectors), [len(part) for part in ids]
         )
-        asked = self.decoder.asked(of_heads, along)
+        asked = self.decoder.query_vector(of_heads, along)
         of_negatives = negatives.spread(rivals.reshape(*negatives.entities.shape, -1))
         return self.decoder.fit_pairs(asked, of_tails), self.decoder.fit_candidates(asked, of_negatives)
 

@@ -110,7 +110,7 @@ class NewcomerEncoder:
     @property
     def uses_virtual_edges(self) -> bool:
         """Whether vectors or scores depend on what rules infer about newcomers."""
-        return self.encoder.hears_virtual or self.constrained
+        return self.encoder.uses_virtual_edges or self.constrained
 
     @property
     def _needs_support(self) -> bool:
@@ -207,7 +207,7 @@ class NewcomerEncoder:
         """(edges,): the attention to each edge of an entity for a query; None of encoders without any."""
         entity, layer = torch.tensor([place], device=self.device), self._layer
         if layer is None:
-            return self.encoder.weighing(states, entity, torch.full_like(entity, query))
+            return self.encoder.attention(states, entity, torch.full_like(entity, query))
         rows, entries = states.edges.rows.pick(entity)
         last = states.layers[-1]
         asked = row_products(last[entity], layer.entity_map @ layer.attention[0])
@@ -264,13 +264,13 @@ class NewcomerEncoder:
         self, near: Tensor, graph: GraphTensors, labels: Tensor | None, vectors: Tensor | None
     ) -> tuple[Tensor, States]:
         """The labels of virtual triples, where they are not known yet, and the encoded newcomers."""
-        if labels is not None and self.encoder.hears_virtual:
+        if labels is not None and self.encoder.uses_virtual_edges:
             return labels, self._extended(near, graph, self._weights(graph, labels))
         nothing = torch.zeros(len(graph.virtual), device=self.device)
         alone = self._extended(near, graph, self._weights(graph, nothing), vectors)
         if labels is None:
             labels = self._soft_labels(near, graph, alone)
-        if not (self.encoder.hears_virtual and bool(labels.any())):
+        if not (self.encoder.uses_virtual_edges and bool(labels.any())):
             return labels, alone
         return labels, self._extended(near, graph, self._weights(graph, labels))
 

@@ -66,7 +66,7 @@ class EmbeddingScorer:
         """(entities,): everyone as an answer to (entity, oriented relation, ?)."""
         vector, decoder = self.vector(snapshot, entity, relation), self.model.decoder
         with torch.no_grad(), one_thread():
-            query = decoder.asked(vector, decoder.relation_vectors(self._ids([relation])))
+            query = decoder.query_vector(vector, decoder.relation_vectors(self._ids([relation])))
             seen, newcomers = self._candidates(snapshot, relation)
             # Row by row: a product of matrices would round a newcomer's score differently with the number of them.
             of_newcomers = [decoder.fit_pairs(query.expand_as(vectors), vectors) for vectors in newcomers]
