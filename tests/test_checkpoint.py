@@ -184,7 +184,7 @@ def test_other_settings_are_named(path, change, problem):
 
 def test_a_setting_that_did_not_exist_had_its_default(path):
     older = json.loads(json.dumps(asdict(IDENTITY)))
-    del older["settings"]["training"]["lr"], older["settings"]["model"]["wide_paths"]
+    del older["settings"]["training"]["lr"], older["settings"]["model"]["propagate_newcomers"]
     write_checkpoint(path, Identity(**older), STATE, TENSORS)
     assert "was written with training.lr = 0.002, not 0.02" in refused(path)
     older["settings"]["training"]["lr"] = 0.02

@@ -13,7 +13,7 @@ from newcomer.errors import OptionError, shown, unknown_name
 
 RULE_KINDS = ("one", "two", "both", "three", "constant", "exists")
 MEASURES = ("pca", "standard", "smoothed")
-ENCODERS = ("vn", "mean", "lstm", "lan", "relational", "foldin")
+ENCODERS = ("vn", "mean", "lstm", "lan", "foldin")
 OPTIMISERS = ("adam", "adagrad")
 DECODERS = ("distmult", "transe", "complex")
 LABELS = ("soft", "hard", "none")
@@ -65,7 +65,6 @@ class ModelConfig(Settings):
     relation_shifts: bool = setting(
         False, "Whether a neighbour's vector is shifted by one of its relation before it is summed (encoder vn)."
     )
-    normalise: bool = setting(True, "Whether a sum over neighbours is divided by their number (encoder vn).")
     dropout: float = setting(0.25, "Share of a vector's numbers dropped while training.", low=0, below=1)
     labels: str = setting(
         "soft",
@@ -103,7 +102,6 @@ class ModelConfig(Settings):
     answers_by_input: bool = setting(
         False, "Whether an answer is compared by its trained vector, with everyone while training, not encoded."
     )
-    max_neighbors: int = setting(64, "Neighbours of an entity that are looked at (all encoders but vn).", low=1)
     gamma: float = setting(12.0, "Score of a triple without any distance (decoder transe).", above=0)
 
     @property
@@ -151,7 +149,6 @@ class TrainingConfig(Settings):
     loss: str = setting(
         "binary", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES
     )
-    edge_dropout: float = setting(0.0, "Share of the edges that a mini-batch does not see.", low=0, below=1)
     hide_pairs: bool = setting(
         False, "Whether all other facts between the ends of a predicted one are hidden with it: for graphs of inverses."
     )
@@ -191,7 +188,6 @@ class TrainingConfig(Settings):
         low=1,
     )
     virtual_weight: float = setting(1.0, "Weight of the virtual triples in the loss.", low=0)
-    amp: bool = setting(False, "Whether to calculate in half precision where the device gains from it.")
     fanout: int | None = setting(
         None, "Neighbours of an entity drawn anew for each batch, which then shares its negatives.", low=1
     )

@@ -63,7 +63,6 @@ from newcomer.training.runtime import (
     check_finite,
     choose_device,
     memory_in_words,
-    precision,
     settled,
     steady,
     torch_threads,
@@ -312,7 +311,7 @@ class _Run:
     def rehearse(self, world: World) -> None:
         """Two batches whose result is thrown away: what cannot work shows in seconds."""
         self.listener.stage("rehearsing")
-        with memory_in_words(_for_a_batch(self.config)), precision(self.config, self.place):
+        with memory_in_words(_for_a_batch(self.config)):
             report = _Rehearsal(self.config, world.graph, self.place).epoch(0)
         check_finite(report.loss, "the rehearsal", _slower(self.config.training))
         if self.config.model.propagation:
@@ -330,7 +329,7 @@ class _Run:
 
     def _epoch(self, trainer: Trainer) -> Figures:
         started = time.monotonic()
-        with memory_in_words(_for_a_batch(self.config)), precision(self.config, self.place):
+        with memory_in_words(_for_a_batch(self.config)):
             report = trainer.epoch(self.state.epoch)
         self.state.epoch += 1
         check_finite(report.loss, f"epoch {self.state.epoch}", _slower(self.config.training))
@@ -448,7 +447,7 @@ def _slower(training: TrainingConfig) -> str:
 def _for_a_batch(config: Config) -> str:
     """What memory is needed for, and which settings need less."""
     model, training = config.model, config.training
-    drawn = "rivals" if model.answers_by_input else "negatives"
+    drawn = "softmax_negatives" if model.answers_by_input else "negatives"
     now = f"model.dim ({model.dim}) or training.{drawn} ({getattr(training, drawn) or NOTHING})"
     more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
     return f"for a batch; lower {now}, {more}"
