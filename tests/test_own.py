@@ -197,7 +197,7 @@ def test_without_validation_they_are_believed_as_a_guess():
 
 def test_paths_without_evidence_are_refused():
     text = str(complaint(settings, "model.propagation=yes"))
-    assert text == "model.propagation is true, but paths have a say beside rules only; set model.ensemble=true"
+    assert text == "model.propagation is true, but propagation is part of the ensemble only; set model.ensemble=true"
 
 
 def test_weights_of_other_relations_are_refused():

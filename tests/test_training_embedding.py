@@ -2,13 +2,14 @@
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from newcomer.config import Config, ModelConfig, TrainingConfig
+from newcomer.config import Config, TrainingConfig
 from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Graph, InductiveDataset, TripleArray
@@ -22,6 +23,7 @@ from newcomer.training.embedding import Trainer, choice_entropy, cross_entropy
 from newcomer.training.view import whole
 from nn_oracle import ENCODER_DECODERS, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
+from training_world import PAPER_SETTINGS
 
 CPU = torch.device("cpu")
 GENERATOR = torch.Generator().manual_seed(0)
@@ -44,8 +46,11 @@ def config_of(encoder: str = "vn", decoder: str = "distmult", seed: int = 0, **s
     model = {name: value for name, value in settings.items() if name not in fields}
     small = {"dim": 8, "layers": 2, "gamma": 3.0, **model}
     loop = {"batches": 6, "negatives": CORRUPTIONS, "lr": 0.02, **training}
-    sections = ModelConfig(encoder=encoder, decoder=decoder, **small), TrainingConfig(**loop)
-    return Config(preset="made", seed=seed, model=sections[0], training=sections[1])
+    sections = (
+        replace(PAPER_SETTINGS.model, encoder=encoder, decoder=decoder, **small),
+        replace(PAPER_SETTINGS.training, **loop),
+    )
+    return replace(PAPER_SETTINGS, preset="made", seed=seed, model=sections[0], training=sections[1])
 
 
 def random_dataset(seed: int = 0) -> tuple[InductiveDataset, VirtualNeighbors, VirtualNeighbors]:
@@ -327,7 +332,13 @@ def test_rivals_stand_for_everyone(encoder, own_weight):
     assert np.mean(some) == pytest.approx(np.mean(everyone), rel=0.03)
 
 
-ROWS_ALONE = {"softmax_negatives": SEEN // 2, "optimiser": "adagrad", "grad_clip": 0.0, "dropout": 0.0, "answers_by_input": True}
+ROWS_ALONE = {
+    "softmax_negatives": SEEN // 2,
+    "optimiser": "adagrad",
+    "grad_clip": 0.0,
+    "dropout": 0.0,
+    "answers_by_input": True,
+}
 
 
 @pytest.mark.parametrize("settings", [{}, {"own_weight": 1.0}, {"virtual_weight": 0.0, "n3": 0.1, "l2": 0.0}])
@@ -345,7 +356,13 @@ def test_moving_the_rows_of_a_batch_is_moving_the_table(settings):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"optimiser": "adam"}, {"softmax_negatives": None}, {"softmax_negatives": SEEN}, {"grad_clip": 1.0}, {"dropout": 0.1}],
+    [
+        {"optimiser": "adam"},
+        {"softmax_negatives": None},
+        {"softmax_negatives": SEEN},
+        {"grad_clip": 1.0},
+        {"dropout": 0.1},
+    ],
     ids=str,
 )
 def test_where_others_move_too_the_table_is_moved(settings):

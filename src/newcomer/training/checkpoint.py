@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from newcomer import __version__
-from newcomer.config import Config, completed
+from newcomer.config import Config
 from newcomer.errors import InputError, OutputError, shown
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import dataset_hash
@@ -200,7 +200,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], Tensors]:
 
 def _check_identity(path: Path, found: Mapping[str, Any], wanted: Identity) -> None:
     """Say what differs: first a setting, by its name."""
-    then, now = _flat(completed(found["settings"])), _flat(wanted.settings)
+    then, now = _flat(found["settings"]), _flat(wanted.settings)
     for name in sorted({*then, *now}):
         if then.get(name) != now.get(name):
             problem = f"was written with {name} = {shown(then.get(name))}, not {shown(now.get(name))}"
