@@ -6,9 +6,9 @@ The weights are those of the network and beside them, by name,
     support            what rules add to that truth, before it is weighed; where answers are scored by their labels
     newcomer_labels    both for the newcomers that are stored with the model
     newcomer_support
-    blend              where rules have a say beside the network, how far each is believed (`newcomer.models.ensemble`)
-    paths.*            what paths say, where they have a say (`newcomer.models.propagation.own`)
-    judge.*            what judges triples, where there is such a thing (`newcomer.training.triple_classifier`)
+    ensemble           feature weights of the ensemble, where the model has one (`newcomer.models.ensemble`)
+    propagation.*      the propagation network, where the ensemble has one (`newcomer.models.propagation.own`)
+    triple_classifier.*  the triple classifier, where the model has one (`newcomer.models.triple_classifier`)
 
 Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long; a model
 that was written without them is loaded by inferring them again.
@@ -38,7 +38,7 @@ from newcomer.models.triple_classifier import JUDGE
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors, about_those
 
-LABELS, BLEND, SUPPORT = "labels", "blend", "support"
+LABELS, BLEND, SUPPORT = "labels", "ensemble", "support"
 NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS = "newcomer_labels", "newcomer_support", "newcomer_vectors"
 BESIDE = (LABELS, BLEND, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS)
 
