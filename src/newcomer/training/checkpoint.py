@@ -135,7 +135,8 @@ def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: T
         save_file({name: value.contiguous() for name, value in tensors.items()}, partial, {HEADER: header})
         _to_disk(partial)
         partial.replace(path)
-        _to_disk(path.parent)
+        if os.name == "posix":  # elsewhere folders cannot be opened
+            _to_disk(path.parent)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
         raise OutputError(f"{path}: cannot be written ({reason}); make room or choose another place") from None
@@ -145,7 +146,7 @@ def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: T
 
 
 def _to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
