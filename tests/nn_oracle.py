@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from newcomer.models.embedding.decoders import DECODERS, Decoder
-from newcomer.models.embedding.encoders import LANEncoder, LSTMEncoder, ProjectingEncoder, RelationalEncoder, scrambled
+from newcomer.models.embedding.encoders import LANEncoder, LSTMEncoder, ProjectingEncoder, scrambled
 from newcomer.models.embedding.foldin import RIDGE, FoldInEncoder
 from newcomer.models.embedding.registry import ENCODERS
 from newcomer.models.sparse import Rows
@@ -139,21 +139,6 @@ def lstm_loop(encoder: LSTMEncoder, vectors: Tensor, around: list[Edge], query: 
     return output
 
 
-def relational_loop(encoder: RelationalEncoder, vectors: Tensor, around: list[Edge], query: int) -> Tensor:
-    total = torch.zeros_like(vectors[0])
-    for head in range(encoder.heads):
-        mine = slice(head * encoder.width, (head + 1) * encoder.width)
-        raised, messages = [], []
-        for relation, neighbor, weight in around:
-            key = encoder.relation_keys[relation] + vectors[neighbor] @ encoder.entity_keys
-            logit = key[mine] @ encoder.queries[query][mine] / math.sqrt(encoder.width)
-            raised.append(weight * torch.exp(logit))
-            messages.append(encoder.gates[relation] * vectors[neighbor] + encoder.shifts[relation])
-        for part, message in zip(raised, messages, strict=True):
-            total = total + part / sum(raised) * message * encoder.mix[head]
-    return total
-
-
 def unlikeliness(
     encoder: FoldInEncoder, decoder: Decoder, vectors: Tensor, around: list[Edge], vector: Tensor
 ) -> Tensor:
@@ -189,4 +174,4 @@ def most_likely(encoder: FoldInEncoder, decoder: Decoder, vectors: Tensor, aroun
 
 # Fold-in asks for scores that are linear in a vector.
 ENCODER_DECODERS = [(e, d) for e in ENCODERS for d in DECODERS if (e, d) != ("foldin", "transe")]
-LOOPS = {"mean": mean_loop, "lan": lan_loop, "lstm": lstm_loop, "relational": relational_loop}
+LOOPS = {"mean": mean_loop, "lan": lan_loop, "lstm": lstm_loop}

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "newcomer"
 TESTS = Path(__file__).parent
 LEVELS = [
     {"errors"},
-    {"config", "files", "graph"},
+    {"config", "files", "graph", "locks"},
     {"data", "rules"},
     {"models"},
     {"evaluation"},
@@ -21,7 +21,7 @@ LEVELS = [
     {"cli"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-TORCH_FREE = {"errors", "config", "files", "graph", "data", "rules"}
+TORCH_FREE = {"errors", "config", "files", "graph", "locks", "data", "rules"}
 # Modules whose behaviour is tested through another one's test file.
 TESTED_ELSEWHERE = {"cli/common.py": "test_cli.py", "cli/app.py": "test_cli.py"}
 TESTED_ELSEWHERE |= {f"config/{name}.py": "test_config.py" for name in ("fields", "settings", "reading")}

@@ -40,7 +40,6 @@ from newcomer.models.bundle import (
     write_bundle,
     writing,
 )
-from newcomer.rules.files.rule_table import write_rules
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
 from newcomer.rules.virtual_neighbors import LOGIC, PATH, NeighborLimits, VirtualNeighbors, virtual_neighbors
@@ -258,7 +257,7 @@ def test_every_byte_of_the_manifest_counts(model: Path) -> None:
         (b'{"format": "newcomer dataset"}', "has the format 'newcomer dataset'"),
         (b'{"format": "newcomer model"}', "has the format version None, which is none"),
         (b'{"format": "newcomer model", "format_version": true}', "has the format version True"),
-        (b'{"format": "newcomer model", "format_version": 1}', "was altered after it was written"),
+        (b'{"format": "newcomer model", "format_version": 4}', "was altered after it was written"),
         (b'{"format": "newcomer model", "format_version": NaN}', "NaN is no number in JSON"),
     ],
     ids=["bytes", "deep", "list", "number", "empty", "dataset", "version", "bool", "bare", "nan"],
@@ -269,9 +268,15 @@ def test_a_manifest_that_is_none_is_named(model: Path, content: bytes, problem: 
 
 
 def test_a_newer_format_says_what_to_do(model: Path) -> None:
-    reseal(model, lambda content: content.update(format_version=4, shape="new"))
+    reseal(model, lambda content: content.update(format_version=5, shape="new"))
+    assert refused(model, MANIFEST).endswith("reads 4; upgrade with: pip install --upgrade newcomer")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_older_format_must_be_trained_again(model: Path, version: int) -> None:
+    reseal(model, lambda content: content.update(format_version=version))
     text = refused(model, MANIFEST)
-    assert text.endswith("reads up to 3; upgrade with: pip install --upgrade newcomer")
+    assert text.endswith(f"has format version {version}, but newcomer {__version__} reads 4; train the model again")
 
 
 @pytest.mark.parametrize("wrong", [None, 3, True, "x", [], {}, {"x": 1}, 1.5], ids=repr)
@@ -309,41 +314,6 @@ def test_a_file_that_is_needed_must_be_listed(model: Path, name: str) -> None:
 def test_virtual_neighbours_are_there_whole_or_not_at_all(model: Path, name: str) -> None:
     reseal(model, lambda content: content["files"].pop(name))
     assert f"does not list {name}" in refused(model, MANIFEST)
-
-
-def in_words(model: Path, version: int) -> None:
-    """Make it a model of an older format: rules are lines of text, in the names of the model."""
-    write_rules(make_rules(), model / "rules.tsv", Vocabulary(RELATIONS), Vocabulary(ODD))
-    content = json.loads((model / MANIFEST).read_text())
-    content["files"]["rules.tsv"] = content["files"].pop("rules.parquet")
-    (model / "rules.parquet").unlink()
-    (model / MANIFEST).write_bytes(tables.json_bytes(content))
-    reseal(model, lambda content: content.update(format_version=version))
-
-
-def test_a_model_of_the_second_format_has_its_rules_in_words(model: Path) -> None:
-    in_words(model, 2)
-    back, parts = read_bundle(model), make_parts()
-    assert all(np.array_equal(getattr(back.rules, c), getattr(parts.rules, c)) for c in COLUMNS)
-    assert (
-        back.neighbors is not None and parts.neighbors is not None and same_neighbors(back.neighbors, parts.neighbors)
-    )
-    (model / "rules.tsv").write_bytes(b"rule\n")
-    reseal(model)
-    assert "the header is 'rule'" in refused(model, "rules.tsv")
-    reseal(model, lambda content: content.update(format_version=3))
-    assert "lists 'rules.tsv', which is no file of a trained model" in refused(model, MANIFEST)
-
-
-def test_a_model_of_the_first_format_has_no_virtual_neighbours(model: Path) -> None:
-    in_words(model, 1)
-    tables_of = [name for name in KNOWN if "/" in name]
-    reseal(model, lambda content: [content["files"].pop(name) for name in tables_of])
-    for folder in ("seen", "newcomers"):
-        shutil.rmtree(model / folder)
-    reseal(model, lambda content: content.update(format_version=1))
-    back = read_bundle(model)
-    assert back.neighbors is None and back.newcomer_neighbors is None and len(back.rules) == 4
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "seen/more.tsv", "newcomers/neighbors.pkl", "seen.pkl"])

@@ -182,16 +182,6 @@ def test_other_settings_are_named(path, change, problem):
     assert problem in text and "resume with the same settings" in text
 
 
-def test_a_setting_that_did_not_exist_had_its_default(path):
-    older = json.loads(json.dumps(asdict(IDENTITY)))
-    del older["settings"]["training"]["lr"], older["settings"]["model"]["wide_paths"]
-    write_checkpoint(path, Identity(**older), STATE, TENSORS)
-    assert "was written with training.lr = 0.002, not 0.02" in refused(path)
-    older["settings"]["training"]["lr"] = 0.02
-    write_checkpoint(path, Identity(**older), STATE, TENSORS)
-    assert read_checkpoint(path, IDENTITY)[0] == STATE
-
-
 def test_a_setting_that_is_no_more_is_named(path):
     older = json.loads(json.dumps(asdict(IDENTITY)))
     older["settings"]["training"]["patients"] = 3

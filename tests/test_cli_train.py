@@ -52,7 +52,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, data: Path, epochs: int, *words: 
 
 
 def test_the_plan_then_the_model_then_the_figures(data):
-    done = train(data, "--set", "training.amp=yes")
+    done = train(data)
     assert done.returncode == 0, done.stderr
     model = data.parent / "runs" / "town"
     bundle = read_bundle(model)
@@ -68,7 +68,6 @@ def test_the_plan_then_the_model_then_the_figures(data):
         "rules of pca confidence from 0.8 and symmetric paths (20 walks an entity), soft labels",
         "newcomers: the heads of 50 % of the valid triples, every 2 epochs, patience 2",
         "at most 4 of 3 batches",
-        "half precision: no (processor)",
         "validation: 3 questions about 3 newcomers held out of the graph",
         "rules alone",
         "trained on everyone for",

@@ -13,7 +13,7 @@ from newcomer.models.embedding.encoders import Encoder, LANEncoder, NeighborEnco
 from newcomer.models.embedding.foldin import FoldInEncoder
 from newcomer.models.embedding.registry import ENCODERS, make_encoder
 from newcomer.models.vn.layers import Edges
-from nn_oracle import LOOPS, edges_of, lists_of, most_likely, query_loop, random_edges, relational_loop, structure_loop
+from nn_oracle import LOOPS, edges_of, lists_of, most_likely, query_loop, random_edges, structure_loop
 
 DIM, RELATIONS, SEEN = 4, 3, 7
 # Every encoder by name, and the variants of those that have some.
@@ -272,36 +272,3 @@ def test_seen_and_newcomers_in_one_pass_are_as_one_after_the_other(kind, monkeyp
 def test_an_unknown_encoder_is_named_with_those_there_are():
     message = str(complaint(make_encoder, "maen", SEEN, RELATIONS, DIM, 0.0, torch.Generator()))
     assert "'maen'" in message and "'mean'" in message
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_relational_attention_is_what_the_vector_is_made_of(seed):
-    """With messages that tell the edges apart and heads that weigh alike, the vector holds the shares themselves."""
-    edges = random_edges(seed)
-    encoder = encoder_of("relational", seed, dim=SEEN)
-    with torch.no_grad():
-        encoder.vectors.copy_(torch.eye(SEEN))
-        encoder.gates.fill_(1.0)
-        encoder.shifts.zero_()
-    states = encoder.states(edges)
-    for entity, query in zip(*(ids.tolist() for ids in everything()), strict=True):
-        asked = torch.tensor([entity]), torch.tensor([query])
-        shares = encoder.attention(states, *asked).detach()
-        columns = edges.rows.pick(asked[0])[0].columns
-        expected = torch.zeros(SEEN, dtype=torch.float64).index_add(0, columns, shares)
-        torch.testing.assert_close(encoder.embed(states, *asked)[0].detach(), expected)
-
-
-def test_relational_newcomers_hear_those_whom_seen_entities_tell_of():
-    edges = random_edges(0)
-    encoder = prepared("relational", edges)
-    lists = [[(0, 3, 1.0), (1, SEEN + 1, 1.0), (4, SEEN + 2, 1.0)], [(2, SEEN, 0.5)], []]
-    states = encoder.extend(encoder.states(edges), edges_of(lists, SEEN + 3))
-    query = 4
-    plain = 2 * RELATIONS
-    told = relational_loop(encoder, encoder.vectors, [(0, 3, 1.0)], plain)  # nobody seen tells of the other two
-    vectors = torch.cat([encoder.vectors, told[None], torch.zeros(2, DIM, dtype=torch.float64)])
-    heard = [[(0, 3, 1.0)], [(2, SEEN, 0.5)], []]
-    for place, around in enumerate(heard):
-        found = encoder.embed(states, torch.tensor([SEEN + place]), torch.tensor([query]))[0]
-        torch.testing.assert_close(found, relational_loop(encoder, vectors, around, query))

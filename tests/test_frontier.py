@@ -140,7 +140,7 @@ def test_what_learns_on_a_processor_is_silent_and_stays_so():
     stored = path_weights(trainer.network)
     again = propagation_of(stored, len(dataset.relations))
     assert again is not None and again.is_silent
-    before = {name: value for name, value in stored.items() if name != "paths.silent"}  # as they were kept once
+    before = {name: value for name, value in stored.items() if name != "propagation.silent"}  # as they were kept once
     old = propagation_of(before, len(dataset.relations))
     assert old is not None and not old.is_silent
     edges = Paths(again, dataset.observed, int(dataset.is_seen.sum()), CPU).edges

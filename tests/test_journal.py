@@ -1,7 +1,6 @@
 """The folder of a training: lines that agree with the checkpoint, one process at a time, nobody else's files."""
 
 import json
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -13,6 +12,7 @@ from conftest import complaint, without_rights
 from newcomer.errors import InputError, OutputError
 from newcomer.training.checkpoint import Identity, RunState
 from newcomer.training.journal import CHECKPOINT, METRICS, has_checkpoint, in_use, opened, remove_training
+from test_locks import another_process
 from training_world import settings, world
 
 IDENTITY = Identity.of(world(), settings(), None)
@@ -72,14 +72,7 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_one_process_at_a_time(tmp_path):
-    code = (
-        "import fcntl, os, sys\nhandle = os.open(sys.argv[1], os.O_RDONLY)\nfcntl.flock(handle, fcntl.LOCK_EX)\n"
-        "print('mine', flush=True)\nsys.stdin.read()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None and other.stdout.readline() == "mine\n"
+    with another_process(tmp_path) as other:
         assert in_use(tmp_path)
         assert "another training works here" in str(complaint(written, tmp_path, range(1, 2)))
         assert "another training works here" in str(complaint(remove_training, tmp_path))

@@ -107,7 +107,7 @@ def test_a_fit_learns_weighs_and_stores_them():
     assert list(fitted.metrics["blend"])[7] == "paths" and len(fitted.metrics["blend"]) == 24
     assert fitted.paths is not None and fitted.paths.told.any()
     bundle = fitted.bundle(DATASET)
-    assert bundle.weights["blend"].shape == (3, 8)
+    assert bundle.weights["ensemble"].shape == (3, 8)
     again = paths_of(bundle)
     assert again is not None
     stored, trained = path_weights(again), path_weights(fitted.paths)
@@ -197,12 +197,12 @@ def test_without_validation_they_are_believed_as_a_guess():
 
 def test_paths_without_evidence_are_refused():
     text = str(complaint(settings, "model.propagation=yes"))
-    assert text == "model.propagation is true, but paths have a say beside rules only; set model.ensemble=true"
+    assert text == "model.propagation is true, but propagation is part of the ensemble only; set model.ensemble=true"
 
 
 def test_weights_of_other_relations_are_refused():
     stored = path_weights(Propagation(3, torch.Generator().manual_seed(0)))
-    assert propagation_of({"blend": stored["paths.told"]}, 3) is None
+    assert propagation_of({"ensemble": stored["propagation.told"]}, 3) is None
     with pytest.raises(DatasetError, match=r"the paths do not fit the relations .*; train the model again"):
         propagation_of(stored, 4)
 
@@ -239,7 +239,7 @@ def test_a_loss_that_is_no_number_is_said_in_words(monkeypatch):
 
 def test_weights_that_are_missing_are_missed():
     bundle = fitted_with().bundle(DATASET)
-    kept = {name: value for name, value in bundle.weights.items() if not name.startswith("paths.")}
+    kept = {name: value for name, value in bundle.weights.items() if not name.startswith("propagation.")}
     text = str(complaint(ensemble_weights_of, replace(bundle, weights=kept)))
     assert text == "the model weighs what paths say, but their weights are missing; train it again"
 

@@ -26,8 +26,7 @@ from newcomer.training.holdout import HoldOut
 from newcomer.training.journal import CHECKPOINT, METRICS
 from newcomer.training.pipeline import Fitted, Listener, fit, is_due
 from newcomer.training.preparation import Prepared, prepare
-from newcomer.training.runtime import half_precision
-from newcomer.models.device import choose_device
+from newcomer.training.runtime import choose_device
 from nn_oracle import one_thread
 from training_world import StopAfter, Stopped, choosing, parts, settings, weights, world
 
@@ -403,13 +402,6 @@ def test_devices_by_name(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("auto").type == choose_device("cuda").type == "cuda"
     assert choose_device("cpu") == CPU
-
-
-def test_half_precision_is_for_gpus():
-    asked = settings("training.amp=yes")
-    assert half_precision(asked, torch.device("cuda")) and not half_precision(asked, CPU)
-    assert not half_precision(settings(), torch.device("cuda"))
-    assert weights(fit(DATASET, asked)) == weights(fit(DATASET, settings()))
 
 
 def test_validations_are_due_every_so_many_epochs_and_at_the_end():

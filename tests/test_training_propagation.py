@@ -85,9 +85,9 @@ def test_who_would_be_known_by_having_no_edges_left_is_not_asked_for(monkeypatch
     alone = [(f"x{i}", "r", f"y{i}") for i in range(6)]
     dataset = make_dataset(train=[*alone, ("y0", "s", "y1")], aux=[], test=[])
     trainer = Watched(dataset.observed, len(dataset.entities), 5, 0, CPU)
-    before = path_weights(trainer.network)["paths.queries"].copy()
+    before = path_weights(trainer.network)["propagation.queries"].copy()
     assert trainer.step(0) == 0.0  # all facts are hidden, so nobody has any
-    assert np.array_equal(path_weights(trainer.network)["paths.queries"], before)
+    assert np.array_equal(path_weights(trainer.network)["propagation.queries"], before)
     trainer.batch = 1
     tied = set()
     for number in range(0, 14, 2):

@@ -114,7 +114,9 @@ def test_the_same_seed_gives_the_same_judge_whatever_was_drawn_before():
     assert torch.equal(torch.random.get_rng_state(), state)
     assert first.keys() == again.keys() and all(np.array_equal(first[name], again[name]) for name in first)
     other = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, fitting=False), seed=4))
-    assert not np.array_equal(first["judge.members.0.first.weight"], other["judge.members.0.first.weight"])
+    assert not np.array_equal(
+        first["triple_classifier.members.0.first.weight"], other["triple_classifier.members.0.first.weight"]
+    )
 
 
 def test_a_graph_of_one_pair_says_what_to_do():
@@ -183,7 +185,7 @@ def test_without_validation_a_verdict_is_by_the_odds_of_the_judge():
 def test_data_that_say_nothing_of_false_triples_have_no_judge():
     model = fit(world(), settings(*FOLDED), device="cpu")
     assert model.triple_classifier is None and not any(
-        name.startswith("judge.") for name in model.bundle(world()).weights
+        name.startswith("triple_classifier.") for name in model.bundle(world()).weights
     )
     assert model.metrics["thresholds"]["made_up"] and model.bundle(world()).thresholds is None
 

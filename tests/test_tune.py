@@ -97,7 +97,7 @@ def test_rules_are_mined_once_unless_trials_differ_in_them(tmp_path, monkeypatch
     monkeypatch.setattr(tuning, "mined_rules", lambda *given: mined.append(1) or plain(*given))
     search(tmp_path / "a", 2)
     assert len(mined) == 1
-    search(tmp_path / "e", 2, space_of("evidence", {"model": {"evidence": {"choices": [True, False]}}}))
+    search(tmp_path / "e", 2, space_of("ensemble", {"model": {"ensemble": {"choices": [True, False]}}}))
     search(tmp_path / "l", 2, space_of("labels", {"model": {"labels": {"choices": ["none", "soft"]}}}))
     assert len(mined) == 1
     space = space_of("kinds", {"rules": {"kinds": {"choices": [[], ["one"], ["one", "two"]]}}})

@@ -1,7 +1,9 @@
 """A small world to train on: people live in cities, cities lie in countries, and people are citizens of them."""
 
+from dataclasses import replace
+
 from conftest import make_dataset
-from newcomer.config import Config, with_overrides
+from newcomer.config import Config, load_preset, with_overrides
 from newcomer.graph import InductiveDataset
 from newcomer.training.checkpoint import Figures, RunState
 from newcomer.training.pipeline import Fitted, Listener
@@ -67,12 +69,26 @@ PAPER = (
     "training.own_weight=1",
     "training.newcomer_share=1",
 )
+PAPER_SETTINGS = with_overrides(  # the paper's encoder with a binary loss
+    replace(load_preset("paper-fb15k"), preset="default"),
+    [
+        "rules.min_head_size=1",
+        "rules.neighbor_min_support=10",
+        "model.residual=no",
+        "training.loss=binary",
+        "training.own_weight=0",
+        "training.newcomer_share=0.5",
+        "training.epochs=100",
+        "training.validate_every=2",
+        "training.patience=5",
+    ],
+)
 FOLDED = ("model.encoder=foldin", "model.answers_by_input=true", "training.newcomer_share=0")
 
 
 def settings(*changes: str) -> Config:
     """The paper's encoder, small; others are asked for by name."""
-    return with_overrides(Config(preset="default"), [*SMALL, *PAPER, *changes])
+    return with_overrides(PAPER_SETTINGS, [*SMALL, *PAPER, *changes])
 
 
 def choosing(encoder: str) -> tuple[str, ...]:

@@ -178,7 +178,7 @@ def plan_of(
         ("paths", _paths_in_words(config)),
         ("validation", _validation_in_words(dataset, config)),
         ("epochs", f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {batches:,} batches"),
-        ("device", f"{device}, half precision: {_precision_in_words(config, device)}"),
+        ("device", device),
         ("checkpoints", f"{folder}, {'resumed' if resume else 'after every epoch'}"),
     ]
 
@@ -219,12 +219,6 @@ def _validation_in_words(dataset: "InductiveDataset", config: "Config") -> str:
     ends = {"subject": "heads", "object": "tails", "both": "heads and tails"}[side]
     asked = f"newcomers: the {ends} of {training.validation_rate:g} % of the valid triples"
     return f"{asked}, every {training.validate_every} epochs, patience {training.patience}"
-
-
-def _precision_in_words(config: "Config", device: str) -> str:
-    if not config.training.amp:
-        return "no"
-    return "yes" if device == "cuda" else "no (processor)"
 
 
 def watching() -> "AbstractContextManager[Listener]":

@@ -1,13 +1,13 @@
-"""Settings: what every run is told, as frozen dataclasses that refuse a wrong value as soon as they are made.
+"""The settings of a run, as frozen dataclasses that refuse a wrong value as soon as they are made.
 
     Config          preset, protocol, seed
     ├── rules       RulesConfig: which rules are mined, and which of them may add virtual neighbours
-    ├── model       ModelConfig: encoder, decoder, soft labels
+    ├── model       ModelConfig: encoder, decoder, soft labels, ensemble
     └── training    TrainingConfig: the loop and how it ends
 
-A setting is named ``section.field`` (``training.lr``) on the command line and in messages. Presets are TOML files that
-state only what differs from the defaults below. ``to_toml`` writes all settings with their documentation: that is the
-manual. TOML has no null, so there, and on the command line, "nothing" is the word ``none``.
+A setting is named ``section.field`` (``training.lr``) on the command line and in messages. The defaults are the preset
+``default``; the other presets are TOML files that state only what differs from it. ``to_toml`` writes all settings with
+their documentation: that is the manual. TOML has no null, so there, and on the command line, "nothing" is ``none``.
 """
 
 from newcomer.config.fields import AUTO, NOTHING
@@ -36,8 +36,9 @@ from newcomer.config.settings import (
     ModelConfig,
     RulesConfig,
     TrainingConfig,
-    completed,
+    check_setting,
     setting_names,
+    unknown_setting,
 )
 
 __all__ = [
@@ -59,12 +60,13 @@ __all__ = [
     "RulesConfig",
     "TrainingConfig",
     "ablation",
-    "completed",
+    "check_setting",
     "config_hash",
     "load_preset",
     "preset_names",
     "read_config",
     "setting_names",
     "to_toml",
+    "unknown_setting",
     "with_overrides",
 ]

@@ -1,26 +1,31 @@
-"""Which settings there are: frozen dataclasses that refuse a wrong value as soon as they are made."""
+"""Which settings there are: frozen dataclasses that refuse a wrong value as soon as they are made.
+
+The defaults are the preset ``default``: trained vectors, newcomers solved for by their own facts (fold-in), and beside
+them rules, graph statistics and propagation, in an ensemble whose weights are learned on held-out newcomers. What they
+were chosen on: docs/experiments and docs/MODEL.md.
+"""
 
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_type_hints
 
-from newcomer.config.fields import Settings, plain_fields, plain_values, setting
+from newcomer.config.fields import AUTO, Settings, check, converted, plain_fields, plain_values, setting
 from newcomer.errors import OptionError, shown, unknown_name
 
 RULE_KINDS = ("one", "two", "both", "three", "constant", "exists")
 MEASURES = ("pca", "standard", "smoothed")
-ENCODERS = ("vn", "mean", "lstm", "lan", "relational", "foldin")
+ENCODERS = ("vn", "mean", "lstm", "lan", "foldin")
 OPTIMISERS = ("adam", "adagrad")
 DECODERS = ("distmult", "transe", "complex")
 LABELS = ("soft", "hard", "none")
 LOSSES = ("binary", "softmax")
 PROTOCOLS = ("inductive", "refreshed", "transductive")
 UNSEEN_SIDES = ("auto", "subject", "object", "both")
-BATCH, FEWEST = 1000, 30  # facts in a mini-batch, and mini-batches an epoch, where nobody says how many
+BATCH, FEWEST = 1000, 30  # facts in a mini-batch, and mini-batches an epoch, where no setting says how many
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,11 @@ class RulesConfig(Settings):
     section: ClassVar[str] = "rules"
 
     kinds: tuple[str, ...] = setting(
-        ("one", "two", "both"), "Shapes of the logic rules to mine; empty for none.", choices=RULE_KINDS
+        ("one", "two", "constant"), "Shapes of the logic rules to mine; empty for none.", choices=RULE_KINDS
     )
     min_support: int = setting(2, "Facts that a mined rule must conclude rightly.", low=1)
     min_head_coverage: float = setting(
-        0.01, "Share of its head relation's facts that a mined rule must conclude.", low=0, high=1
+        0.0, "Share of its head relation's facts that a mined rule must conclude.", low=0, high=1
     )
     min_head_size: int = setting(1, "Facts that the head relation of a rule must have.", low=1)
     max_constants: int | None = setting(
@@ -52,21 +57,25 @@ class RulesConfig(Settings):
 
 @dataclass(frozen=True)
 class ModelConfig(Settings):
-    """How an entity becomes a vector and a triple a score."""
+    """How an entity becomes a vector, a triple a score, and what else scores answers beside that network."""
 
     section: ClassVar[str] = "model"
 
-    encoder: str = setting("vn", "How an entity is embedded from its neighbours.", choices=ENCODERS)
-    decoder: str = setting("distmult", "How a triple is scored; complex needs an even dim.", choices=DECODERS)
-    dim: int = setting(100, "Numbers in the vector of an entity.", low=1)
+    encoder: str = setting(
+        "foldin",
+        "How a newcomer is embedded: foldin solves for its vector by its facts; the others are networks over "
+        "neighbours.",
+        choices=ENCODERS,
+    )
+    decoder: str = setting("complex", "How a triple is scored; complex needs an even dim.", choices=DECODERS)
+    dim: int = setting(200, "Numbers in the vector of an entity.", low=1)
     layers: int = setting(3, "Structure-aware layers (encoder vn).", low=1)
     query_aware: bool = setting(True, "Whether a query-aware layer follows them (encoder vn).")
     residual: bool = setting(False, "Whether the query-aware layer keeps an entity's own vector (encoder vn).")
     relation_shifts: bool = setting(
         False, "Whether a neighbour's vector is shifted by one of its relation before it is summed (encoder vn)."
     )
-    normalise: bool = setting(True, "Whether a sum over neighbours is divided by their number (encoder vn).")
-    dropout: float = setting(0.25, "Share of a vector's numbers dropped while training.", low=0, below=1)
+    dropout: float = setting(0.0, "Share of a vector's numbers dropped while training.", low=0, below=1)
     labels: str = setting(
         "soft",
         "Truth of a virtual neighbour: refined with the embeddings, always 1, or no virtual neighbours at all.",
@@ -74,41 +83,42 @@ class ModelConfig(Settings):
     )
     soft_label_c: float = setting(0.01, "How much the rules move a soft label: the penalty C.", low=0)
     constrained: bool = setting(
-        True, "Whether a prediction that rules infer is scored by its label, the optimum under the rules."
+        False, "Whether a prediction that rules infer is scored by its label, the optimum under the rules."
     )
     ensemble: bool = setting(
-        False, "Whether all rules have a say in the answer beside the network, weighed on validation newcomers."
+        True,
+        "Whether answers are scored by an ensemble of the network and all rules, its weights learned on held-out "
+        "newcomers.",
     )
     graph_statistics: bool = setting(
-        False,
-        "Where rules have a say (evidence): whether all that is known is heard, other newcomers' facts, too: how often "
-        "everyone answers, who is like the answers known already, and for relations seldom observed what else ties the "
-        "same pairs.",
+        True,
+        "Whether the ensemble (model.ensemble) uses statistics of all known facts, other newcomers' too: how often an "
+        "entity is an answer, how similar it is to known answers, and for rare relations which others link the same "
+        "pairs.",
     )
     propagation: bool | Literal["auto"] = setting(
-        False,
-        "Whether paths from the entity asked about have a say, too (with evidence); auto: where a GPU trains, "
-        "and on a processor where the graph is so sparse that they are learned in the time that vectors take.",
+        AUTO,
+        "Whether the ensemble (model.ensemble) has a path-based network that propagates from the query's entity; auto: "
+        "on a GPU, and on a CPU where the graph is so sparse that it trains in the time that the embeddings take.",
     )
     propagate_newcomers: bool = setting(
-        False,
-        "Where paths have a say and all that is known is heard (company): whether paths go along other newcomers' "
-        "facts, too.",
+        True,
+        "Whether that network (model.propagation) propagates along other newcomers' facts too, where the ensemble uses "
+        "all known facts (model.graph_statistics).",
     )
     triple_classifier: bool = setting(
-        False,
-        "Whether triples are judged by what is seen around both ends, learned on observed facts, where valid says what "
-        "is false.",
+        True,
+        "Whether triples are classified by features of both ends, learned on observed facts, where valid states false "
+        "triples.",
     )
     answers_by_input: bool = setting(
-        False, "Whether an answer is compared by its trained vector, with everyone while training, not encoded."
+        True, "Whether a candidate answer is scored by its trained vector, all candidates at once, not encoded."
     )
-    max_neighbors: int = setting(64, "Neighbours of an entity that are looked at (all encoders but vn).", low=1)
     gamma: float = setting(12.0, "Score of a triple without any distance (decoder transe).", above=0)
 
     @property
     def propagates_newcomers(self) -> bool:
-        """Whether paths, where there are any, go over all that is known."""
+        """Whether propagation, where there is any, goes along all known facts."""
         return self.graph_statistics and self.propagate_newcomers
 
     def __post_init__(self) -> None:
@@ -122,7 +132,7 @@ class ModelConfig(Settings):
             )
         if self.propagation is True and not self.ensemble:
             raise OptionError(
-                "model.propagation is true, but paths have a say beside rules only; set model.ensemble=true"
+                "model.propagation is true, but propagation is part of the ensemble only; set model.ensemble=true"
             )
         if self.encoder == "foldin" and not self.answers_by_input:
             raise OptionError("model.answers_by_input is false, but must be true for the encoder foldin")
@@ -134,48 +144,48 @@ class TrainingConfig(Settings):
 
     section: ClassVar[str] = "training"
 
-    epochs: int = setting(100, "Passes over the observed triples, at most.", low=1)
+    epochs: int = setting(16, "Passes over the observed triples, at most.", low=1)
     batches: int | None = setting(
-        100, f"Mini-batches an epoch; none: as many as have {BATCH:,} facts each, {FEWEST} at least.", low=1
+        None, f"Mini-batches an epoch; none: as many as have {BATCH:,} facts each, {FEWEST} at least.", low=1
     )
     negatives: int = setting(
-        64, "Corrupted triples drawn for each true one; with model.answers_by_input all rivals are instead.", low=1
+        64, "Corrupted triples drawn for each true one, where model.answers_by_input is false.", low=1
     )
     softmax_negatives: int | None = setting(
-        50_000,
-        "Entities that an answer is compared with under model.answers_by_input, drawn for each batch where there are "
-        "more; "
-        "none: everyone.",
+        15_000,
+        "Entities that an answer is compared with, where model.answers_by_input is true: drawn for each batch where "
+        "there are more; none: all.",
         low=1,
     )
     loss: str = setting(
-        "binary", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES
+        "softmax", "Whether each triple is true, or which of a true one and its corruptions is.", choices=LOSSES
     )
-    edge_dropout: float = setting(0.0, "Share of the edges that a mini-batch does not see.", low=0, below=1)
     hide_pairs: bool = setting(
-        False, "Whether all other facts between the ends of a predicted one are hidden with it: for graphs of inverses."
+        False,
+        "Whether all other facts between the ends of a predicted one are masked with it: for graphs of inverses.",
     )
     own_weight: float = setting(
         0.0, "Weight in the loss of the facts as the entities' trained vectors alone score them.", low=0
     )
-    optimiser: str = setting("adam", "How a gradient is followed.", choices=OPTIMISERS)
-    lr: float = setting(0.002, "Learning rate of the optimiser.", above=0)
-    l2: float = setting(0.001, "Weight of the squared embeddings in the loss.", low=0)
-    n3: float = setting(0.0, "Weight of the cubed sizes of the embeddings' numbers in the loss.", low=0)
+    optimiser: str = setting("adagrad", "How a gradient is followed.", choices=OPTIMISERS)
+    lr: float = setting(0.1, "Learning rate of the optimiser.", above=0)
+    l2: float = setting(0.0, "Weight of the squared embeddings in the loss.", low=0)
+    n3: float = setting(0.05, "Weight of the cubed sizes of the embeddings' numbers in the loss.", low=0)
     newcomer_share: float = setting(
-        0.5, "Share of a batch's entities that are embedded as if they were newcomers.", low=0, high=1
+        0.0, "Share of a batch's entities that are embedded as if they were newcomers.", low=0, high=1
     )
     newcomer_answers: float = setting(
         0.0,
-        "Share of the batches whose answers, true and corrupted, are embedded as newcomers too; not with own answers.",
+        "Share of the batches whose answers, true and corrupted, are embedded as newcomers too; 0 where "
+        "model.answers_by_input is true.",
         low=0,
         high=1,
     )
-    grad_clip: float = setting(1.0, "Longest gradient that is followed whole; 0 clips none.", low=0)
+    grad_clip: float = setting(0.0, "Longest gradient that is followed whole; 0 clips none.", low=0)
     patience: int = setting(5, "Validations without improvement after which training stops.", low=1)
-    validate_every: int = setting(2, "Epochs from one validation to the next.", low=1)
+    validate_every: int = setting(16, "Epochs from one validation to the next.", low=1)
     validation_rate: float = setting(
-        10.0,
+        20.0,
         "Percent of the valid triples whose entities are held out as newcomers to validate on; 0 trains all epochs.",
         low=0,
         high=100,
@@ -183,15 +193,15 @@ class TrainingConfig(Settings):
     validation_unseen: str = setting(
         "auto", "Which ends of them are held out: those that are new in test, or as named.", choices=UNSEEN_SIDES
     )
-    validation_queries: int | None = setting(2000, "Questions that a validation asks, at most.", low=1)
+    validation_queries: int | None = setting(2000, "Queries of a validation, at most.", low=1)
     final_fit: bool = setting(True, "Whether to train once more, on all entities, for the number of epochs found.")
     propagation_steps: int = setting(
         4000,
-        "Batches of questions that paths are learned from, at most (model.propagation); a final fit takes 0.3 of it.",
+        "Batches of queries that the propagation network is trained on, at most (model.propagation); a final fit takes "
+        "0.3 of it.",
         low=1,
     )
-    virtual_weight: float = setting(1.0, "Weight of the virtual triples in the loss.", low=0)
-    amp: bool = setting(False, "Whether to calculate in half precision where the device gains from it.")
+    virtual_weight: float = setting(0.0, "Weight of the virtual triples in the loss.", low=0)
     fanout: int | None = setting(
         None, "Neighbours of an entity drawn anew for each batch, which then shares its negatives.", low=1
     )
@@ -206,7 +216,7 @@ class TrainingConfig(Settings):
 class Config(Settings):
     """All settings of a run."""
 
-    preset: str = setting(MISSING, "The preset that these settings started from.")
+    preset: str = setting("default", "The preset that these settings started from.")
     protocol: str = setting(
         "inductive",
         "What is seen before test: observed facts, also newcomers' facts for mining rules, or these for training too.",
@@ -224,26 +234,24 @@ class Config(Settings):
         for name, kind in SECTIONS.items():
             if not isinstance(getattr(self, name), kind):
                 raise OptionError(f"{name} is {shown(getattr(self, name))}, but must be a {kind.__name__}")
-        if self.model.encoder == "foldin" and self.training.newcomer_share:
-            share = self.training.newcomer_share
+        share, answers = self.training.newcomer_share, self.training.newcomer_answers
+        if self.model.encoder == "foldin" and share:
             raise OptionError(
                 f"training.newcomer_share is {share:g}, but must be 0 for the encoder foldin: newcomers are solved for"
             )
-
-        if self.model.answers_by_input and self.training.newcomer_answers:
-            share = self.training.newcomer_answers
+        if self.model.answers_by_input and answers:
             raise OptionError(
-                f"training.newcomer_answers is {share:g}, but must be 0 with model.answers_by_input: none is embedded"
+                f"training.newcomer_answers is {answers:g}, but must be 0 with model.answers_by_input: none is embedded"
             )
 
     @property
     def has_virtual_neighbors(self) -> bool:
-        """Whether rules add anything to what an entity's own facts say."""
+        """Whether rules add facts to an entity's own."""
         return self.model.labels != "none" and bool(self.rules.kinds or self.rules.paths)
 
     @property
     def mines_rules(self) -> bool:
-        """Whether rules between relations are needed: for virtual neighbours, or to have a say in the answers."""
+        """Whether rules between relations are needed: for virtual neighbours, or in the ensemble."""
         return bool(self.rules.kinds) and (self.model.labels != "none" or self.model.ensemble)
 
     def to_dict(self) -> dict[str, Any]:
@@ -260,19 +268,7 @@ class Config(Settings):
 SECTIONS: dict[str, type[Settings]] = {"rules": RulesConfig, "model": ModelConfig, "training": TrainingConfig}
 
 
-def completed(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings of `Config.to_dict` with the defaults of those that came after them: what a model was, it still is.
-
-    As they are where this version knows some of them no longer.
-    """
-    try:
-        whole = Config.from_dict(settings).to_dict()
-    except OptionError:
-        return settings
-    return {name: whole[name] for name in settings}
-
-
-# What other tools call these settings.
+# What other tools, and earlier versions, call these settings.
 OTHER_NAMES = {
     "learning_rate": "training.lr",
     "num_epochs": "training.epochs",
@@ -286,6 +282,12 @@ OTHER_NAMES = {
     "num_layers": "model.layers",
     "margin": "model.gamma",
     "random_seed": "seed",
+    "company": "model.graph_statistics",
+    "evidence": "model.ensemble",
+    "judge": "model.triple_classifier",
+    "wide_paths": "model.propagate_newcomers",
+    "own_answers": "model.answers_by_input",
+    "rivals": "training.softmax_negatives",
 }
 
 
@@ -294,6 +296,16 @@ def setting_names() -> tuple[str, ...]:
     """All settings as ``section.field``, in the order of the manual."""
     inside = [f"{name}.{one.name}" for name, kind in SECTIONS.items() for one in plain_fields(kind)]
     return (*(one.name for one in plain_fields(Config)), *inside)
+
+
+def check_setting(name: str, value: Any) -> None:
+    """Refuse a setting that does not exist, and a value that it never takes, whatever the others are."""
+    if name not in setting_names():
+        raise unknown_setting(name)
+    section, _, bare = name.rpartition(".")
+    kind = SECTIONS[section] if section else Config
+    field_of = {one.name: one for one in plain_fields(kind)}
+    check(name, converted(name, value, get_type_hints(kind)[bare]), field_of[bare])
 
 
 def unknown_setting(name: str) -> OptionError:

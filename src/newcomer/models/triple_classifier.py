@@ -64,7 +64,7 @@ class Judge(nn.Module):
 
 AT_ONCE = 4096  # triples that are judged together
 
-JUDGE = "judge."  # the names of its weights begin so
+JUDGE = "triple_classifier."  # the names of its weights begin so
 
 
 class TripleClassifierScorer:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from newcomer.config import completed
 from newcomer.data.catalogue import entry, names
 from newcomer.errors import InputError
 from newcomer.reproduction.plans import Cell
@@ -40,7 +39,7 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     """In words what a result was made with that is not so of the cell now."""
     if stored.get("config_sha256") == cell.settings_hash:
         return _other_verdicts(stored, cell)
-    both = completed(stored.get("settings", {})), cell.settings
+    both = stored.get("settings", {}), cell.settings
     then, now = (_that_matter(_flat(one), cell.dataset) for one in both)
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     if not differing and "settings" in stored:

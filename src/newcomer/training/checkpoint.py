@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from newcomer import __version__
-from newcomer.config import Config, completed
+from newcomer.config import Config
 from newcomer.errors import InputError, OutputError, shown
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import dataset_hash
@@ -135,7 +135,8 @@ def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: T
         save_file({name: value.contiguous() for name, value in tensors.items()}, partial, {HEADER: header})
         _to_disk(partial)
         partial.replace(path)
-        _to_disk(path.parent)
+        if os.name == "posix":  # elsewhere folders cannot be opened
+            _to_disk(path.parent)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
         raise OutputError(f"{path}: cannot be written ({reason}); make room or choose another place") from None
@@ -145,7 +146,7 @@ def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: T
 
 
 def _to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
@@ -200,7 +201,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], Tensors]:
 
 def _check_identity(path: Path, found: Mapping[str, Any], wanted: Identity) -> None:
     """Say what differs: first a setting, by its name."""
-    then, now = _flat(completed(found["settings"])), _flat(wanted.settings)
+    then, now = _flat(found["settings"]), _flat(wanted.settings)
     for name in sorted({*then, *now}):
         if then.get(name) != now.get(name):
             problem = f"was written with {name} = {shown(then.get(name))}, not {shown(now.get(name))}"

@@ -201,9 +201,6 @@ class Trainer:
         hidden = self.graph.between(facts) if self.config.training.hide_pairs else facts
         visible = torch.ones(len(self.graph.facts), device=self.device).index_fill_(0, hidden, 0.0)
         weights = torch.cat([visible, self.labels * self.graph.standing(visible)])
-        if self.config.training.edge_dropout:
-            kept = torch.rand(len(weights), generator=generator, device=self.device)
-            weights = weights * (kept >= self.config.training.edge_dropout)
         return weights.index_fill_(0, virtual + len(visible), 0.0)
 
     def _rivals(self, generator: torch.Generator) -> Tensor | None:

@@ -7,16 +7,15 @@
 One process at a time may work in such a folder. Without a folder nothing is kept.
 """
 
-import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from newcomer.errors import InputError, OutputError, shown
+from newcomer.locks import locked
 from newcomer.training.checkpoint import (
     START_ANEW,
     Figures,
@@ -117,19 +116,15 @@ def claimed(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder))
+        except BlockingIOError:
             raise OutputError(f"{folder}: another training works here; wait for it or choose another place") from None
+        except OSError as error:
+            raise _unwritable(folder, error) from None
         yield
-    finally:
-        os.close(handle)
 
 
 def in_use(folder: Path) -> bool:

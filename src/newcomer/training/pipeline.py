@@ -317,7 +317,7 @@ class _Run:
     def rehearse(self, world: World) -> None:
         """Two batches whose result is thrown away: what cannot work shows in seconds."""
         self.listener.stage("rehearsing")
-        with memory_in_words(_for_a_batch(self.config)), precision(self.config, self.place):
+        with memory_in_words(_for_a_batch(self.config)):
             report = _Rehearsal(self.config, world.graph, self.place).epoch(0)
         check_finite(report.loss, "the rehearsal", _slower(self.config.training))
         if self.config.model.propagation:
@@ -335,7 +335,7 @@ class _Run:
 
     def _epoch(self, trainer: Trainer) -> Figures:
         started = time.monotonic()
-        with memory_in_words(_for_a_batch(self.config)), precision(self.config, self.place):
+        with memory_in_words(_for_a_batch(self.config)):
             report = trainer.epoch(self.state.epoch)
         self.state.epoch += 1
         check_finite(report.loss, f"epoch {self.state.epoch}", _slower(self.config.training))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -46,16 +46,6 @@ def torch_threads(dataset: InductiveDataset, config: Config, threads: int | None
         return 1
     small = len(dataset.observed) * config.model.dim < SMALL
     return 1 if threads is None and small else threads
-
-
-def half_precision(config: Config, device: torch.device) -> bool:
-    """Whether half precision was asked for and is used: a processor gains nothing from it."""
-    return config.training.amp and device.type == "cuda"
-
-
-def precision(config: Config, device: torch.device) -> AbstractContextManager[Any]:
-    """The precision that was asked for, within the block."""
-    return torch.autocast("cuda", torch.bfloat16) if half_precision(config, device) else nullcontext()
 
 
 def check_finite(loss: float, where: str, advice: str) -> None:

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from newcomer.config import SECTIONS, Config, setting_names
+from newcomer.config import SECTIONS, Config, check_setting, setting_names, unknown_setting
 from newcomer.errors import InputError, OptionError, shown, unknown_name
 
 PARTS = ("choices", "low", "high", "step", "log")
@@ -186,7 +186,7 @@ def space_of(name: str, stated: Mapping[str, Any]) -> Space:
 
 
 def _dimension(name: str, entry: Any) -> Dimension:
-    _check_name(name, entry)
+    _check_name(name)
     if not isinstance(entry, Mapping):
         raise OptionError(f"{name} is {shown(entry)}, but must be a table with choices, or with low and high")
     for part in entry:
@@ -199,20 +199,11 @@ def _dimension(name: str, entry: Any) -> Dimension:
     return _range(name, entry)
 
 
-def _check_name(name: str, entry: Any) -> None:
+def _check_name(name: str) -> None:
     if name not in setting_names():
-        probe: dict[str, Any] = {}
-        _put(probe, name, entry)
-        Config.from_dict(probe)  # says which name is near
+        raise unknown_setting(name)
     if name in FIXED:
         raise OptionError(f"{name} cannot be searched: trials would no longer be comparable; leave it out")
-
-
-def _check_value(name: str, value: Any) -> None:
-    """Whether the setting takes this value, whatever the others are."""
-    probe: dict[str, Any] = {"preset": "custom"}
-    _put(probe, name, value)
-    Config.from_dict(probe)
 
 
 def _choices(name: str, entry: Mapping[str, Any]) -> Dimension:
@@ -224,7 +215,7 @@ def _choices(name: str, entry: Mapping[str, Any]) -> Dimension:
     if not isinstance(choices, list) or not choices:
         raise OptionError(f"{name}.choices is {shown(choices)}, but must be a list with at least one value")
     for value in choices:
-        _check_value(name, value)
+        check_setting(name, value)
     words = [_as_word(value) for value in choices]
     if len(set(words)) < len(words):
         raise OptionError(f"{name}.choices is {shown(choices)}, but must name each value once")
@@ -238,7 +229,7 @@ def _range(name: str, entry: Mapping[str, Any]) -> Dimension:
         raise OptionError(f"{name} is no number, so low and high do not fit; write choices = [...]")
     low, high, step, log = entry["low"], entry["high"], entry.get("step"), entry.get("log", False)
     for part in ("low", "high"):
-        _check_value(name, entry[part])
+        check_setting(name, entry[part])
         _check_number(f"{name}.{part}", entry[part], whole=kind in WHOLE)
     if low >= high:
         raise OptionError(f"{name}.low is {low}, but must be below {name}.high ({high})")

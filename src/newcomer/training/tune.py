@@ -46,7 +46,7 @@ NAME = "newcomer"
 GRID, TPE = "grid", "tpe"
 STATES = ("complete", "pruned", "failed", "repeated", "interrupted")
 COLUMNS = ("number", "state", "mrr", "epochs", "seconds")
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 BUSY_SECONDS = 20.0  # how long to wait for another program that reads the study
 
 

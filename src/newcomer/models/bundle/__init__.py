@@ -4,7 +4,7 @@
     entities.parquet      names in id order; relations.parquet likewise
     observed.parquet      the graph it learned from, as int32 head, relation, tail
     auxiliary.parquet     newcomers' facts that were known by then (optional)
-    rules.parquet         the rules, see `newcomer.models.bundle.rules`; in older models rules.tsv
+    rules.parquet         the rules, see `newcomer.models.bundle.rules`
     seen/                 virtual neighbours of those it learned from (optional), see `newcomer.models.bundle.virtual`
     newcomers/            virtual neighbours of those in auxiliary.parquet (optional)
     thresholds.json       from which score on a triple counts as true (optional)

@@ -16,10 +16,9 @@ from newcomer.models.bundle.tables import COPY_AGAIN, bytes_of, foreign, json_by
 from newcomer.models.bundle.virtual import FILES, NEWCOMERS, SEEN
 
 FORMAT = "newcomer model"
-FORMAT_VERSION = 3  # the first has no virtual neighbours, the second its rules in words
+FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 RULES = "rules.parquet"
-RULES_IN_WORDS = "rules.tsv"  # instead, up to format 2
 REQUIRED = (
     "config.toml",
     "entities.parquet",
@@ -98,7 +97,7 @@ def sealed(content: dict[str, Any]) -> bytes:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder, if the folder has one of ours and nobody altered it."""
+    """The manifest of a model's folder, checked against its own checksum."""
     path = folder / MANIFEST
     with looking_at(folder):
         if not folder.is_dir():
@@ -123,9 +122,10 @@ def _check_format(path: Path, content: Mapping[str, Any]) -> None:
     number = content.get("format_version")
     if type(number) is not int or number < 1:
         raise InputError(path, f"has the format version {shown(number)}, which is none", hint=COPY_AGAIN)
-    if number > FORMAT_VERSION:
-        problem = f"has format version {number}, but newcomer {__version__} reads up to {FORMAT_VERSION}"
-        raise InputError(path, problem, hint="upgrade with: pip install --upgrade newcomer")
+    if number != FORMAT_VERSION:
+        problem = f"has format version {number}, but newcomer {__version__} reads {FORMAT_VERSION}"
+        hint = "train the model again" if number < FORMAT_VERSION else "upgrade with: pip install --upgrade newcomer"
+        raise InputError(path, problem, hint=hint)
 
 
 def _manifest_from(path: Path, content: Mapping[str, Any]) -> Manifest:
@@ -139,7 +139,7 @@ def _manifest_from(path: Path, content: Mapping[str, Any]) -> Manifest:
 
     dataset, versions = wanted(content, "dataset", dict), wanted(content, "versions", dict)
     listed = wanted(content, "files", dict)
-    _check_names(path, listed, RULES if content["format_version"] > 2 else RULES_IN_WORDS)
+    _check_names(path, listed)
     stamps = {name: wanted(listed, name, dict) for name in listed}
     return Manifest(
         newcomer=wanted(content, "newcomer", str),
@@ -161,15 +161,14 @@ def is_hash(text: str) -> bool:
     return re.fullmatch("[0-9a-f]{64}", text) is not None
 
 
-def _check_names(path: Path, listed: Mapping[str, Any], rules: str) -> None:
+def _check_names(path: Path, listed: Mapping[str, Any]) -> None:
     """Only names that are known here are opened, so none can lead out of the folder."""
-    required, known = ([name if name != RULES else rules for name in names] for names in (REQUIRED, KNOWN))
     for name in listed:
-        if name not in known:
+        if name not in KNOWN:
             raise InputError(path, f"lists {shown(name)}, which is no file of a trained model", hint=COPY_AGAIN)
     groups = [VIRTUAL[: len(FILES)], VIRTUAL[len(FILES) :]]  # all three tables or none
     together = [name for group in groups if any(name in listed for name in group) for name in group]
-    for name in (*required, *together):
+    for name in (*REQUIRED, *together):
         if name not in listed:
             raise InputError(path, f"does not list {name}, which a trained model needs", hint=COPY_AGAIN)
 
@@ -187,11 +186,11 @@ def check_files(folder: Path, manifest: Manifest) -> None:
             raise InputError(path, problem, hint=COPY_AGAIN)
         if found != stamp:
             raise InputError(path, "was altered after it was written", hint=COPY_AGAIN)
-    for path in _strangers(folder, manifest):
+    for path in _foreign_files(folder, manifest):
         raise InputError(path, "is no file of this model", hint="move it elsewhere")
 
 
-def _strangers(folder: Path, manifest: Manifest) -> Iterator[Path]:
+def _foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
     own = {folder / name for name in (*manifest.files, MANIFEST, *RESULTS)}
     own |= {path.parent for path in own}
     for place in (folder, *(folder / name for name in FOLDERS)):

@@ -10,13 +10,11 @@ import pyarrow as pa
 from newcomer.config import Config
 from newcomer.errors import DatasetError, InputError, OptionError, shown
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.models.bundle.manifest import MANIFEST, RULES, RULES_IN_WORDS, Manifest, check_files, read_manifest
+from newcomer.models.bundle.manifest import MANIFEST, RULES, check_files, read_manifest
 from newcomer.models.bundle.parts import Bundle, Thresholds
 from newcomer.models.bundle.rules import read_rule_numbers
 from newcomer.models.bundle.tables import COPY_AGAIN, bytes_of, foreign, read_json, read_table, read_weights
 from newcomer.models.bundle.virtual import NEWCOMERS, SEEN, read_virtual
-from newcomer.rules.files.rule_table import read_rules
-from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 
@@ -29,7 +27,7 @@ def read_bundle(folder: Path) -> Bundle:
         raise InputError(folder / MANIFEST, "states another seed or protocol than config.toml", hint=COPY_AGAIN)
     entities, relations = (_read_names(folder / f"{name}.parquet") for name in ("entities", "relations"))
     auxiliary, thresholds = folder / "auxiliary.parquet", folder / "thresholds.json"
-    rules = _read_rules(folder, manifest, entities, relations)
+    rules = read_rule_numbers(folder / RULES, len(relations), len(entities))
 
     def virtual(name: str) -> VirtualNeighbors | None:
         there = any(file.startswith(f"{name}/") for file in manifest.files)
@@ -75,12 +73,6 @@ def _read_facts(path: Path, entities: Vocabulary, relations: Vocabulary) -> Grap
         return Graph.build(entities, relations, TripleArray(*columns))
     except DatasetError as error:
         raise InputError(path, str(error), hint=COPY_AGAIN) from None
-
-
-def _read_rules(folder: Path, manifest: Manifest, entities: Vocabulary, relations: Vocabulary) -> RuleSet:
-    if RULES in manifest.files:
-        return read_rule_numbers(folder / RULES, len(relations), len(entities))
-    return read_rules(folder / RULES_IN_WORDS, relations, entities)
 
 
 def _read_thresholds(path: Path, relations: Vocabulary) -> Thresholds:

@@ -1,10 +1,8 @@
 """The rules of a trained model as a table of numbers, and back: half a million are read in a moment.
 
-    rules.parquet   one row a rule, in columns as `newcomer.rules.rule.RuleSet` has them: kind, oriented relations
-                    (heads, body1, body2, body3) and entities (head_constants, body_constants) by id, -1 where there is
-                    none, and the counts behind its figures, -1 where they are not known
-
-Models of format 1 and 2 have rules.tsv instead, in words.
+rules.parquet   one row a rule, in columns as `newcomer.rules.rule.RuleSet` has them: kind, oriented relations
+                (heads, body1, body2, body3) and entities (head_constants, body_constants) by id, -1 where there is
+                none, and the counts behind its figures, -1 where they are not known
 """
 
 from collections.abc import Iterator

@@ -10,7 +10,6 @@ from newcomer.models.embedding.encoders import (
     LANEncoder,
     LSTMEncoder,
     MeanEncoder,
-    RelationalEncoder,
     VNEncoder,
 )
 from newcomer.models.embedding.foldin import FoldInEncoder
@@ -33,7 +32,6 @@ ENCODERS: dict[str, tuple[type[Encoder], tuple[str, ...]]] = {
     "mean": (MeanEncoder, ("max_neighbors",)),
     "lstm": (LSTMEncoder, ("max_neighbors",)),
     "lan": (LANEncoder, ("max_neighbors",)),
-    "relational": (RelationalEncoder, ("max_neighbors",)),
     "foldin": (FoldInEncoder, ()),
 }
 
@@ -50,10 +48,8 @@ def build_model(config: ModelConfig, num_seen: int, num_relations: int, seed: in
         generator,
         layers=config.layers,
         query_aware=config.query_aware,
-        normalise=config.normalise,
         residual=config.residual,
         relation_shifts=config.relation_shifts,
-        max_neighbors=config.max_neighbors,
     )
     options = {"gamma": config.gamma} if config.decoder == "transe" else {}
     decoder = make_decoder(config.decoder, num_relations, config.dim, generator, **options)

@@ -428,7 +428,7 @@ AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers that are handed on togeth
 
 KEPT = 12  # vectors of an entity that learning keeps, in tables of the size of one along an edge
 
-PATHS = "paths."  # the names of the weights begin so
+PATHS = "propagation."  # the names of the weights begin so
 
 
 def at_once(edges: PropagationEdges, num_entities: int) -> int:
