@@ -282,9 +282,9 @@ def _told_in_full(about: dict[str, Any], answer: "Answer | Suggestion") -> dict[
     without = answer.because.without
     alike = [
         {"answer": one.answer, "share": one.share, "facts": [list(fact) for fact in one.facts]}
-        for one in answer.because.alike[:MOST_ALIKE]
+        for one in answer.because.similar[:MOST_ALIKE]
     ]
-    ways = [{"facts": [list(fact) for fact in one.facts], "loss": one.loss} for one in answer.because.ways]
+    ways = [{"facts": [list(fact) for fact in one.facts], "loss": one.loss} for one in answer.because.chains]
     decided = {"ways": ways, "weighed": weighed, "alike": alike, "without": None if without is None else list(without)}
     return {**line(about, answer), "parts": answer.because.parts, **decided}
 
@@ -301,13 +301,13 @@ def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
         yield f"and by {len(because) - REASONS:,} weaker groundings"
     if not because.groundings:
         yield "no rule infers it"
-    for way in because.ways:
+    for way in because.chains:
         facts = " and ".join(in_words(fact) for fact in way.facts)
         yield f"a path leads there by {facts}; without it the log share that paths give would be {way.loss:.2f} lower"
     weighed = [f"{in_words(one.fact)} ({one.share:.0%})" for one in because.weighed[:3]]
     if weighed:
         yield f"the network looked most at {', '.join(weighed)}"
-    for one in because.alike[:2]:
+    for one in because.similar[:2]:
         shared = " and ".join(in_words(fact) for fact in one.facts[:2])
         yield f"like {one.answer}, which is known to be an answer: {shared} ({one.share:.0%} of the likeness)"
     if because.without is not None:

@@ -195,7 +195,7 @@ def evaluate(
     from newcomer.errors import unknown_name
     from newcomer.evaluation.ranking import RankingProtocol, align, evaluate_under
     from newcomer.rules.limits import thread_count
-    from newcomer.rules.ranking import AGGREGATIONS, RuleRanker
+    from newcomer.rules.ranking import AGGREGATIONS, RuleRanker, RuleScorer
 
     if protocol not in ("inductive", "refreshed"):
         raise unknown_name("protocol", protocol, ("inductive", "refreshed"))
@@ -209,7 +209,7 @@ def evaluate(
     everything = None if full is None else align(load_dataset(full).known(), dataset)
     walked = facts_for(dataset, facts)
     known = rules_for(dataset, rules, threads, seed, refreshed=protocol == "refreshed")
-    ranker = RuleRanker.build(known, walked, dataset.observed, aggregation, by_frequency, thread_count(threads))
+    ranker = RuleScorer(RuleRanker.of(known, aggregation, by_frequency), walked, thread_count(threads))
     with progress("ranking") as advance:
         results = evaluate_under(dataset, ranker, protocols, full=everything, progress=advance)
     rows = [

@@ -25,7 +25,7 @@ from newcomer.cli.common import (
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
-    from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset
+    from newcomer.graph import Graph, Ids, InductiveDataset, Overlay
     from newcomer.rules.rule import RuleSet
     from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
@@ -281,14 +281,15 @@ def _asked(dataset: "InductiveDataset", who: str, entities: Path | None) -> "Ids
     return choices[who]
 
 
-def facts_for(dataset: "InductiveDataset", which: str) -> "Adjacency":
-    """The facts that rules walk over, by name."""
+def facts_for(dataset: "InductiveDataset", which: str) -> "Overlay":
+    """The facts that rules are grounded on, by name."""
     from newcomer.errors import unknown_name
+    from newcomer.graph import Overlay
 
     if which == "own":
-        return dataset.own_facts
+        return Overlay.of_dataset(dataset)
     if which == "known":
-        return dataset.known_facts().adjacency
+        return Overlay.of(dataset.known_facts(), num_seen=len(dataset.entities))
     raise unknown_name("set of facts", which, ("own", "known"))
 
 

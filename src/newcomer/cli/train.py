@@ -291,8 +291,8 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
         "seed": fitted.config.seed,
         "trained_on": fitted.metrics["trained_on"],
         "epochs": fitted.metrics["epochs"],
-        "rules": len(fitted.rules),
-        "virtual_triples": len(fitted.labels),
+        "rules": len(fitted.model.rules),
+        "virtual_triples": len(fitted.model.labels),
         "validation": validation,
         "seconds": round(seconds, 1),
     }

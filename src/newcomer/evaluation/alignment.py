@@ -74,8 +74,8 @@ class Alignment:
             return False
         num_seen = int(self.observed.degrees.nonzero()[0].max(initial=-1)) + 1
         stored = TripleArray.empty() if bundle.auxiliary is None else bundle.auxiliary.triples
-        mine, stored = (_rows(about_newcomers(facts, num_seen)) for facts in (self.facts, stored))
-        return np.array_equal(mine, stored)
+        mine, theirs = (_rows(about_newcomers(facts, num_seen)) for facts in (self.facts, stored))
+        return np.array_equal(mine, theirs)
 
 
 def _rows(facts: TripleArray) -> Ids:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.evaluation.alignment import ModelWorldScorer
+from newcomer.evaluation.alignment import AlignedModel
 from newcomer.evaluation.breakdown import facts_groups, known_facts
 from newcomer.evaluation.calibration import (
     Answers,
@@ -35,15 +35,15 @@ from newcomer.graph import Graph, InductiveDataset, Mask
 SHOWN = 10  # answers a question
 
 
-def overheard(scorer: ModelWorldScorer, dataset: InductiveDataset, true: Graph) -> Overheard:
+def overheard(scorer: AlignedModel, dataset: InductiveDataset, true: Graph) -> Overheard:
     """A model's scorer for ranking, with what it answers taken down."""
-    return Overheard(scorer, dataset, true, scorer.network is not None, SHOWN)
+    return Overheard(scorer, dataset, true, scorer.embedding is not None, SHOWN)
 
 
-def shown_answers(heard: Overheard, scorer: ModelWorldScorer, queries: Queries) -> Answers:
+def shown_answers(heard: Overheard, scorer: AlignedModel, queries: Queries) -> Answers:
     """Of all that was heard the answers to these questions, as far as the model has the relation."""
     answers = heard.answers()
-    return answers.where(_asked(answers, queries) & scorer.world.knows(answers.relation))
+    return answers.where(_asked(answers, queries) & scorer.alignment.knows(answers.relation))
 
 
 def _asked(answers: Answers, queries: Queries) -> Mask:
@@ -63,16 +63,16 @@ def _read_off(curve: Curve, answers: Answers, relations: npt.NDArray[np.integer]
     return curve.probabilities(answers.evidence, relations[answers.relation].astype(np.int32))
 
 
-def judged_triples(scorer: ModelWorldScorer, dataset: InductiveDataset, result: ClassificationResult) -> Answers:
+def judged_triples(scorer: AlignedModel, dataset: InductiveDataset, result: ClassificationResult) -> Answers:
     """Classified triples as answers, one a question; as far as the model has the relation.
 
     Of the ends the newcomer counts as the one that is asked about; the head, where that does not decide.
     """
-    places = np.flatnonzero(scorer.world.knows(result.triples.relations))
-    triples, shares = result.triples.take(places), scorer.network is not None
+    places = np.flatnonzero(scorer.alignment.knows(result.triples.relations))
+    triples, shares = result.triples.take(places), scorer.embedding is not None
     found = judged_evidence(result.scores[places])
     plain = uncalibrated(result.scores, places, shares=False)
-    if scorer.judge is None:
+    if scorer.classifier is None:
         for place, row, left_out in triple_rows(dataset, scorer, triples):
             answer = triples.tails[place : place + 1]
             found[place] = evidence(row, left_out, answer)[0]

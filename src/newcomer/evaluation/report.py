@@ -25,7 +25,7 @@ from newcomer import __version__
 from newcomer.config import Config, config_hash, load_preset
 from newcomer.data.cut import CutDataset, FactsCut
 from newcomer.errors import DatasetError, OptionError, shown, unknown_name
-from newcomer.evaluation.alignment import ModelWorldScorer, WorldScorer, rule_scorer_for, scorer_for
+from newcomer.evaluation.alignment import AlignedModel, AlignedScorer, rule_scorer_for, scorer_for
 from newcomer.evaluation.breakdown import breakdown, to_rows
 from newcomer.evaluation.calibration import Answers, Probabilities
 from newcomer.evaluation.classification import ClassificationResult, RelationThresholds, classified_anew, classify
@@ -206,18 +206,18 @@ def rank_test(
     with limited_threads(case.threads):
         scorer = scorer_for(case.bundle, dataset, case.device, case.threads)
         heard = overheard(scorer, dataset, FILTERS[protocol.filter](dataset, full))
-        by_model, network = ranked(heard), scorer.network
+        by_model, network = ranked(heard), scorer.embedding
         by_network = ranked(network) if with_parts and network is not None else []
     has_rules = len(case.bundle.rules) > 0  # without any, only frequencies would be left to rank by
     by_rules = ranked(rule_scorer_for(case.bundle, dataset, case.threads)) if with_parts and has_rules else []
     asked = headline(by_model[0]).queries
     shown_to_users = shown_answers(heard, scorer, asked)
-    probabilities = probabilities_of(shown_to_users, calibration_of(case.bundle), scorer.world.relations)
+    probabilities = probabilities_of(shown_to_users, calibration_of(case.bundle), scorer.alignment.relations)
     return Ranked(by_model, by_network, by_rules, _unknown(scorer, asked), shown_to_users, probabilities)
 
 
-def _unknown(scorer: WorldScorer, queries: Queries) -> int:
-    return int((~scorer.world.knows(queries.relation)).sum())
+def _unknown(scorer: AlignedScorer, queries: Queries) -> int:
+    return int((~scorer.alignment.knows(queries.relation)).sum())
 
 
 @contextmanager
@@ -267,17 +267,15 @@ def judge_test(case: Case) -> Judged:
         scorer = scorer_for(case.bundle, case.told, case.device, case.threads)
         result = classify(case.told, scorer, case.generator, case.stored_thresholds)
         triples = judged_triples(scorer, case.told, result)
-    probabilities = triple_probabilities(triples, calibration_of(case.bundle), scorer.world.relations)
+    probabilities = triple_probabilities(triples, calibration_of(case.bundle), scorer.alignment.relations)
     if case.thresholds_from == PROBABILITIES and probabilities is not None:
         result = classified_anew(result, _with_unknown(result, scorer, probabilities), HALF, case.generator)
     return Judged(result, triples, probabilities)
 
 
-def _with_unknown(
-    result: ClassificationResult, scorer: ModelWorldScorer, probabilities: Probabilities
-) -> Probabilities:
+def _with_unknown(result: ClassificationResult, scorer: AlignedModel, probabilities: Probabilities) -> Probabilities:
     """The probabilities of all triples: none of those along a relation that the model lacks."""
-    known = scorer.world.knows(result.triples.relations)
+    known = scorer.alignment.knows(result.triples.relations)
     everything = np.zeros(len(known))
     everything[known] = probabilities
     return everything

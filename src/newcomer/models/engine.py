@@ -155,7 +155,7 @@ class InferenceEngine:
         if last is not None and last[0] is snapshot and last[1:3] == (entity, relation):
             return last[3]
         asked = np.array([entity], dtype=np.int32), np.array([relation], dtype=np.int32)
-        found = self.propagation.scores(snapshot.overlay, *asked)[0]
+        found: Column = self.propagation.scores(snapshot.overlay, *asked)[0]
         self._last_propagation = snapshot, entity, relation, found
         return found
 

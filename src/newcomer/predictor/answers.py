@@ -38,8 +38,8 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class Alike:
-    """A known answer that another one is like: its share in that likeness, and its facts that the other has, too."""
+class Similar:
+    """A known answer that another one is similar to: its share in that similarity, and the facts that both have."""
 
     answer: str
     share: float
@@ -50,7 +50,7 @@ class Alike:
 class Chain:
     """Known facts that lead from the entity asked about to an answer, one after the other.
 
-    Without them the log share that paths give the answer, before it is weighed, would be lower by ``loss``.
+    Without them the log share that propagation gives the answer, before it is weighed, would be lower by ``loss``.
     """
 
     facts: tuple[Triple, ...]
@@ -61,10 +61,9 @@ class Chain:
 class Answer:
     """An entity that may complete a query.
 
-    ``score`` orders the answers to one query. ``probability`` lies in 0..1. Where it is ``calibrated``, of the answers with
-    a probability of 0.8 about 80 % were right on held-out newcomers; else it is the sigmoid of the score, or, where network
-    and rules are blended, the answer's share in the softmax over all candidates. ``because`` is found when it is first
-    looked at.
+    ``score`` orders the answers to one query. ``probability`` lies in 0..1. Where it is ``calibrated``, of the answers
+    with a probability of 0.8 about 80 % were right on held-out newcomers; else it is the sigmoid of the score, or, of
+    an ensemble, the answer's share in the softmax over all candidates. ``because`` is found when it is first looked at.
     """
 
     entity: str

@@ -15,7 +15,7 @@ from newcomer.graph import Mask
 from newcomer.models.embedding.newcomers import EncodedComponent
 from newcomer.models.embedding.scorer import Scores
 from newcomer.models.features import Column
-from newcomer.predictor.answers import Alike, Chain, Grounding, Weighed
+from newcomer.predictor.answers import Chain, Grounding, Similar, Weighed
 from newcomer.predictor.fact_store import Fact, NamedComponent, Triple
 from newcomer.predictor.snapshot import Arrivals, NamedSnapshot, words_at
 from newcomer.rules.online import OnlineRules
@@ -284,7 +284,7 @@ class Explanation:
         return self._query.weighed
 
     @cached_property
-    def similar(self) -> tuple[Alike, ...]:
+    def similar(self) -> tuple[Similar, ...]:
         """The known answers to the same query that this one is similar to; none without ``model.graph_statistics``."""
         query, snapshot = self._query, self._query.snapshot.graph
         statistics = query.arrivals.engine.statistics(snapshot)
@@ -295,7 +295,7 @@ class Explanation:
         found = statistics.shared(entity, snapshot.overlay.answers(entity, relation), answer)
         total = sum(one.similarity for one in found)
         return tuple(
-            Alike(
+            Similar(
                 query.snapshot.name_of(one.answer),
                 one.similarity / total,
                 tuple(query.in_words(one.answer, relation, end) for relation, end in one.features),

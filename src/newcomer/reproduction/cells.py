@@ -202,7 +202,7 @@ def _names_of(cell: Cell) -> Report:
 
 def _effort(fitted: Fitted, resumed: bool) -> Report:
     spent = sum(record.get("seconds", 0.0) for record in fitted.history)
-    sizes = {"rules": len(fitted.rules), "virtual_triples": len(fitted.labels)}
+    sizes = {"rules": len(fitted.model.rules), "virtual_triples": len(fitted.model.labels)}
     return {**sizes, "epochs_run": len(fitted.history), "epoch_seconds": round(spent, 1), "resumed": resumed}
 
 

@@ -14,13 +14,13 @@ from newcomer.data.describe import describe, neighbours_per_predicted_fact
 from newcomer.evaluation.metrics import MEASURED
 from newcomer.evaluation.ranking import RankingProtocol, RankingResult, ceiling, evaluate_under
 from newcomer.evaluation.report import Report, figures_of, headline, json_ready, rows_by
-from newcomer.graph import Graph, Ids, InductiveDataset
+from newcomer.graph import Graph, Ids, InductiveDataset, Overlay
 from newcomer.models.grounding import ground
 from newcomer.reproduction.plans import Cell
 from newcomer.reproduction.sources import Source
 from newcomer.rules.limits import thread_count
 from newcomer.rules.mining.plan import MiningPlan, mine_rules
-from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.training.preparation import mined_rules
 
@@ -81,7 +81,7 @@ def _neighbours(dataset: InductiveDataset, config: Config, threads: int | None) 
 
 
 def _ratio_after(dataset: InductiveDataset, rules: RuleSet, config: Config, threads: int | None) -> float | None:
-    virtual = ground(rules, dataset.own_facts, dataset.test_newcomers, config, threads)
+    virtual = ground(rules, Overlay.of_dataset(dataset), dataset.test_newcomers, config, threads)
     degrees: Ids = dataset.auxiliary.degrees
     if virtual is not None:
         degrees = degrees + virtual.degrees(len(dataset.entities))
@@ -92,7 +92,7 @@ def rules_report(cell: Cell, dataset: InductiveDataset, full: Graph | None, thre
     """Test ranked by rules alone, under both filters where the original graph is there."""
     graph = dataset.observed if cell.protocol == "inductive" else dataset.known_facts()
     rules = mine_rules(graph, _mining_plan(cell.mining or {}), cell.seed, threads).rules
-    ranker = RuleRanker.build(rules, dataset.own_facts, dataset.observed, threads=thread_count(threads))
+    ranker = RuleScorer(RuleRanker.of(rules), Overlay.of_dataset(dataset), thread_count(threads))
     protocols = [RankingProtocol(filter=name) for name in (("known",) if full is None else ("known", "full"))]
     known, *rest = map(headline, evaluate_under(dataset, ranker, protocols, full=full))
     report = {

@@ -1,8 +1,8 @@
 """Compiled grounding over the overlay: what rules conclude about one entity, and from which facts.
 
 An entity comes as its own sorted facts (relation, tail), which are followed over the own facts of those they lead to:
-a newcomer costs what its neighbourhood costs, whatever the size of the graph. A conclusion about the entity itself (a self loop)
-is never drawn: a walk that comes back says nothing new.
+a newcomer costs what its neighbourhood costs, whatever the size of the graph. A conclusion about the entity itself (a
+self loop) is never drawn: a walk that comes back says nothing new.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 *Answers*: the best candidates of every question of the exam, without those that the newcomer's facts state already; as
 they are shown to a user. Right is whatever the data set states: the drawn triple and any other observed or valid fact,
-also one that left the graph with the newcomers. What is true but not stated counts as wrong, so that a probability is the
+also one that left the graph with the newcomers. What is true but not stated counts as wrong, so that a probability is
 chance that an answer would be found in the data.
 
 *Triples*: the drawn ones, and one made-up false one for each (`newcomer.evaluation.classification.corrupted`); of an

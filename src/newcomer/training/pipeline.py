@@ -1,7 +1,7 @@
 """Training from a data set to a model.
 
-    search   newcomers are held out of the observed graph; a model is trained on the rest and validated on them every few
-             epochs, until it no longer improves: that gives the number of epochs
+    search   newcomers are held out of the observed graph; a model is trained on the rest and validated on them every
+             few epochs, until it no longer improves: that gives the number of epochs
     final    a fresh model is trained on all observed facts for that number of epochs; only the propagation network of
              the search, which knows relations and no entity, is trained on
 
@@ -60,7 +60,7 @@ from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.journal import CHECKPOINT, Journal, opened
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
 from newcomer.training.propagation import PropagationTrainer, carried_over
-from newcomer.training.runtime import check_finite, memory_in_words, precision, settled, steady, torch_threads
+from newcomer.training.runtime import check_finite, memory_in_words, settled, steady, torch_threads
 from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
 
 REHEARSED = 2  # batches
