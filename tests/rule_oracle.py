@@ -1,6 +1,6 @@
 """Rules applied by brute force, straight from their definitions: the oracle of the compiled code."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
@@ -59,20 +59,19 @@ Found = Iterator[tuple[Triple, tuple[Triple, ...]]]
 def groundings(
     rule: Rule,
     entity: int,
-    own: set[Triple],
-    world: set[Triple],
+    own: Callable[[int], set[Triple]],
     entities: int,
     size: int,
     known: set[Triple] | None = None,
 ) -> Found:
-    """(conclusion, premises) of one rule for one entity: its own facts beside it, the world's further out.
+    """(conclusion, premises) of one rule for one entity: a walk goes on by the own facts of whom it comes to.
 
     ``known`` are the conclusions not to draw: the entity's own facts, unless given.
     """
-    known = own if known is None else known
-    everyone = range(entities)
+    known = own(entity) if known is None else known
+    everyone, mine = range(entities), own(entity)
     if rule.kind in (Kind.CONSTANT, Kind.EXISTS):
-        yield from _about(rule, entity, own, world, entities, size, known)
+        yield from _about(rule, entity, own, entities, size, known)
         return
     for x, y in [(entity, y) for y in everyone] + [(x, entity) for x in everyone]:
         if x == y:
@@ -83,13 +82,13 @@ def groundings(
         if rule.kind in (Kind.ONE, Kind.BOTH):
             bodies = [rule.body1] if rule.kind == Kind.ONE else [rule.body1, rule.body2]
             premises = tuple(plain(x, b, y, size) for b in bodies)
-            if all(p in own for p in premises):
+            if all(p in mine for p in premises):
                 yield conclusion, premises
         elif rule.kind == Kind.TWO:
             for z in everyone:
                 first, last = plain(x, rule.body1, z, size), plain(z, rule.body2, y, size)
                 near, far = (first, last) if x == entity else (last, first)
-                if z != entity and near in own and far in world:
+                if z != entity and near in mine and far in own(z):
                     yield conclusion, (first, last)
         else:
             for z, w in product(everyone, everyone):
@@ -98,26 +97,28 @@ def groundings(
                 steps = (
                     plain(x, rule.body1, z, size), plain(z, rule.body2, w, size), plain(w, rule.body3, y, size),
                 )  # fmt: skip
-                near, far = (steps[0], steps[1:]) if x == entity else (steps[2], steps[:2])
-                if near in own and all(s in world for s in far):
+                walk = [(entity, steps[0]), (z, steps[1]), (w, steps[2])]
+                if y == entity:
+                    walk = [(entity, steps[2]), (w, steps[1]), (z, steps[0])]
+                if all(step in own(one) for one, step in walk):
                     yield conclusion, steps
 
 
 def _about(
-    rule: Rule, entity: int, own: set[Triple], world: set[Triple], entities: int, size: int, known: set[Triple]
+    rule: Rule, entity: int, own: Callable[[int], set[Triple]], entities: int, size: int, known: set[Triple]
 ) -> Found:
     def body(variable: int, facts: set[Triple]) -> Triple | None:
         ends = [rule.body_constant] if rule.kind == Kind.CONSTANT else range(entities)
         return next((f for c in ends if (f := plain(variable, rule.body1, c, size)) in facts), None)
 
     conclusion = plain(entity, rule.head, rule.head_constant, size)
-    premise = body(entity, own)
+    premise = body(entity, own(entity))
     if premise is not None and rule.head_constant != entity and conclusion not in known:
         yield conclusion, (premise,)
     if rule.head_constant == entity:
         for variable in range(entities):
-            # The body is looked up from its constant; where that is the entity itself, its own facts count.
-            around = own if rule.body_constant == entity else world
+            # The body is looked up from its constant, or from the variable where anyone will do.
+            around = own(rule.body_constant if rule.kind == Kind.CONSTANT else variable)
             conclusion, premise = plain(variable, rule.head, entity, size), body(variable, around)
             if variable != entity and premise is not None and conclusion not in known:
                 yield conclusion, (premise,)

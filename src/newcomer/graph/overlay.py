@@ -65,15 +65,23 @@ class Base:
     def of(cls, observed: Graph, facts: TripleArray, num_seen: int) -> "Base":
         """Of the observed graph and the facts that are about newcomers."""
         facts = about_newcomers(facts, num_seen)
-        rows = observed.adjacency
+        alone = rows = _compiled(observed.adjacency)
         if len(facts):
             together = concatenate([observed.triples, facts])
-            rows = Graph.build(observed.entities, observed.relations, together).adjacency
-        return cls(_compiled(observed.adjacency), _compiled(rows), num_seen, observed.num_relations)
+            rows = _compiled(Graph.build(observed.entities, observed.relations, together).adjacency)
+        return cls(alone, rows, num_seen, observed.num_relations)
 
     @property
     def num_entities(self) -> int:
         return len(self.rows.offsets) - 1
+
+    def without_newcomers(self) -> "Base":
+        """The observed graph alone; what was counted over it is not counted again."""
+        if self.rows is self.observed:
+            return self
+        alone = Base(self.observed, self.observed, self.num_seen, self.num_relations)
+        alone.__dict__.update({"observed_counts": self.observed_counts, "starts": self.starts})
+        return alone
 
     @cached_property
     def observed_counts(self) -> "AnswerCounts":
