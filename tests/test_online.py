@@ -8,22 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newcomer.evaluation.alignment import scorer_for
-from newcomer.graph import Graph, TripleArray, Vocabulary
+from newcomer.graph import Graph, Overlay, TripleArray, Vocabulary
 from newcomer.predictor import Predictor
-from newcomer.rules.online import SELDOM, OnlineRules
+from newcomer.rules.online import RARE, OnlineRules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet, parse_rule
-from newcomer.rules.similarity import Company
+from newcomer.rules.statistics import GraphStatistics
 from nn_oracle import one_thread
+from overlay_world import FACT, RELATIONS, Fact, changes, of_newcomers, oriented, overlay_of
 from test_predictor import BLENDED, HEARING, table, trained
-from test_similarity import ENTITIES, FACT, RELATIONS, SEEN, Fact, company_of
 from training_world import FOLDED, parts, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
-
-
-def oriented(facts: set[Fact]) -> set[Fact]:
-    return facts | {(tail, relation + RELATIONS, head) for head, relation, tail in facts}
 
 
 def plainly(facts: set[Fact], relation: int) -> tuple[list[int], list[int]]:
@@ -35,48 +31,42 @@ def plainly(facts: set[Fact], relation: int) -> tuple[list[int], list[int]]:
 
 
 def observed_times(facts: set[Fact], relation: int) -> int:
-    return sum(one == relation % RELATIONS and max(head, tail) < SEEN for head, one, tail in facts)
+    return sum(one == relation % RELATIONS for _, one, _ in facts - of_newcomers(facts))
 
 
 @given(st.sets(FACT, max_size=60), st.integers(0, 2 * RELATIONS - 1))
-def test_ties_are_what_else_ties_the_same_pairs(facts, relation):
-    found = company_of(facts).ties(relation)
-    assert (found is None) == (observed_times(facts, relation) > SELDOM)
+def test_online_rules_are_what_else_joins_the_same_pairs(facts, relation):
+    found = GraphStatistics(overlay_of(facts)).online_rules(relation)
+    assert (found is None) == (observed_times(facts, relation) > RARE)
     if found is not None:
         support, sizes = plainly(facts, relation)
         assert found.support.tolist() == support and found.sizes.tolist() == sizes
         assert found.confidence.tolist() == [one / (size + 5) for one, size in zip(support, sizes, strict=True)]
 
 
-@given(
-    st.sets(FACT, max_size=40),
-    st.sets(st.integers(SEEN, ENTITIES - 1)),
-    st.sets(FACT, max_size=25),
-    st.integers(0, 2 * RELATIONS - 1),
-)
-def test_who_came_and_went_leaves_the_ties_of_now(facts, gone, told, relation):
-    more = {fact for fact in told if {fact[0], fact[2]} & gone}
-    now = {fact for fact in facts if not {fact[0], fact[2]} & gone} | more
-    before = company_of(facts)
-    before.ties(relation)  # what was counted then says nothing of now
-    found = before.since(TripleArray.of(sorted(more)), np.array(sorted(gone), dtype=np.int32)).ties(relation)
+@given(changes(), st.integers(0, 2 * RELATIONS - 1))
+def test_who_came_and_went_leaves_the_online_rules_of_now(change, relation):
+    before = GraphStatistics(overlay_of(change.before))
+    before.online_rules(relation)  # what was counted then is not counted now
+    found = GraphStatistics(change.derived).online_rules(relation)
+    assert (found is None) == (observed_times(change.before, relation) > RARE)
     if found is not None:
-        assert (found.support.tolist(), found.sizes.tolist()) == plainly(now, relation)
+        assert (found.support.tolist(), found.sizes.tolist()) == plainly(change.now, relation)
 
 
 def test_facts_vote_by_the_confidence_of_their_relation():
-    ties = OnlineRules(2, np.array([3, 1, 0, 3]), np.array([7, 1, 4, 7]))  # confidences 3/12, 1/6, none, 3/12
+    online = OnlineRules(2, np.array([3, 1, 0, 3]), np.array([7, 1, 4, 7]))  # confidences 3/12, 1/6, none, 3/12
     facts = np.array([0, 0, 1, 2, 3, 3], np.int32), np.array([5, 9, 5, 7, 6, 8], np.int32)
-    votes, strengths = ties.beside((np.empty((0, 2), np.int32), np.empty(0)), 9, *facts)
-    assert votes.tolist() == [[5, 0], [6, 0], [8, 0], [5, 1]]  # nobody answers for itself, and nothing speaks for 7
+    votes, strengths = online.added_to((np.empty((0, 2), np.int32), np.empty(0)), 9, *facts)
+    assert votes.tolist() == [[5, 0], [6, 0], [8, 0], [5, 1]]  # nobody answers for itself, and nothing infers 7
     assert strengths.tolist() == [0.25, 1 / 6]
     by_rules = np.array([[7, 0], [5, 2], [4, 2]], np.int32), np.array([0.9, 0.5, 0.2])
-    votes, strengths = ties.beside(by_rules, 9, *facts)
+    votes, strengths = online.added_to(by_rules, 9, *facts)
     assert votes.tolist() == [[7, 0], [5, 1], [6, 1], [8, 1], [5, 2], [4, 2], [5, 3]]
     assert strengths.tolist() == [0.9, 0.25, 0.2, 1 / 6]
 
 
-def test_ties_of_an_inverse_relation_are_told_as_rules_of_the_relation():
+def test_online_rules_of_an_inverse_relation_read_as_rules_of_the_relation():
     support = np.array([0, 4, 0, 2, 0, 0])  # of r0, r1, r2 and their inverses
     names = Vocabulary(["r0", "r1", "r2"])
     forward, backward = OnlineRules(2, support, support + 1), OnlineRules(5, support, support + 1)
@@ -88,16 +78,17 @@ def test_ties_of_an_inverse_relation_are_told_as_rules_of_the_relation():
 def test_rules_of_a_relation_never_observed_are_counted_when_it_is_asked_about():
     names = Vocabulary([f"e{i}" for i in range(8)]), Vocabulary(["likes", "hears", "knows"])
     observed = Graph.build(*names, TripleArray.of([(0, 0, 1), (1, 0, 2), (2, 1, 3)]))
-    told = [(5, 0, 1), (5, 2, 1), (6, 0, 2), (6, 2, 2), (7, 0, 3), (7, 1, 0)]  # liked are known
-    everything = Graph.build(*names, TripleArray.of([*observed.triples.rows.tolist(), *told]))
-    company = Company.of(observed, TripleArray.of(told), 5)
-    ranker = RuleRanker.build(RuleSet.empty(3), everything.adjacency, observed, company=company)
-    found = ranker.evidence(np.array([7, 1], np.int32), np.array([2, 5], np.int32))
-    assert found.confidence[0].tolist() == [0, 0, 0, 2 / (5 + 5), 0, 0, 0, 0]  # two of the five who like know
-    assert found.confidence[1].nonzero()[0].tolist() == [0, 5]  # knows(?, 1): whoever likes it
-    assert (found.scores[0].argmax(), found.scores[0, 3]) == (3, 1.0)
-    alone = RuleRanker.build(RuleSet.empty(3), everything.adjacency, observed)
-    assert not alone.evidence(np.array([7], np.int32), np.array([2], np.int32)).confidence.any()
+    stated = [(5, 0, 1), (5, 2, 1), (6, 0, 2), (6, 2, 2), (7, 0, 3), (7, 1, 0)]  # liked are known
+    overlay, ranker = Overlay.of(observed, TripleArray.of(stated), 5), RuleRanker.of(RuleSet.empty(3))
+    statistics = GraphStatistics(overlay)
+    of_tails, of_heads = (
+        ranker.evidence(overlay, entity, relation, statistics.online_rules(relation))
+        for entity, relation in ((7, 2), (1, 5))
+    )
+    assert of_tails.confidence.tolist() == [0, 0, 0, 2 / (5 + 5), 0, 0, 0, 0]  # two of the five who like know
+    assert of_heads.confidence.nonzero()[0].tolist() == [0]  # knows(?, 1): who likes it, as far as was observed
+    assert (of_tails.scores.argmax(), of_tails.scores[3]) == (3, 1.0)
+    assert not ranker.evidence(overlay, 7, 2).confidence.any()
 
 
 VOTERS = [(f"q{i}", "votes_in", f"city{i}") for i in range(3)]  # where they live; of q3 it is not known
@@ -110,7 +101,7 @@ def election() -> Predictor:
     return Predictor(trained(*FOLDED, *BLENDED, HEARING, dataset=ELECTION), threads=1)
 
 
-def test_what_newcomers_tell_of_a_relation_answers_for_the_next_one():
+def test_what_newcomers_state_of_a_relation_answers_for_the_next_one():
     first, second = election().tails("q3", "votes_in", k=2)
     assert first.entity == "city3" and first.score > second.score
     [reason] = first.because.groundings
@@ -148,7 +139,7 @@ def test_a_predictor_counts_as_evaluation_does():
     answers = ELECTION.entities.ids(sorted(ELECTION.entities.names.to_pylist()))
     expected = scorer.scores(*asked)[:, answers]
     found = table(predictor, names, sorted(ELECTION.entities.names.to_pylist()))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert np.array_equal(found, expected)
 
 
 def test_reasons_are_as_strong_as_what_counts_in_the_score():
@@ -160,14 +151,15 @@ def test_reasons_are_as_strong_as_what_counts_in_the_score():
     dataset = world(train=[*parts()["train"], *dwell, *votes], aux=facts)
     bundle = trained(*FOLDED, *BLENDED, HEARING, "rules.min_support=1", dataset=dataset)
     predictor, told = Predictor(bundle, threads=1), set()
-    mind, state = predictor._mind, predictor._state
+    engine, snapshot = predictor.engine, predictor._snapshot
     for name in ("q3", "n00", "p05"):
         for relation in ("votes_in", "dwells_in"):
-            strength = mind._evidence(state, name, mind.names.relation(relation)).confidence[0]
+            asked = snapshot.id(name), predictor.names.relation(relation)
+            strength = engine.signals(snapshot.graph, *asked).rules.confidence
             for answer in predictor.tails(name, relation, k=60):
                 reasons = answer.because.groundings
                 best = max((one.confidence for one in reasons), default=0.0)
-                assert best == pytest.approx(strength[state.candidate(answer.entity)])
+                assert best == pytest.approx(strength[snapshot.id(answer.entity)])
                 assert len({(one.rule, one.premises) for one in reasons}) == len(reasons)
                 told |= {(one.rule.split("(")[0], one.counted) for one in reasons}
     assert {("dwells_in", False), ("lives_in", True)} <= told
@@ -193,6 +185,6 @@ def test_a_rule_that_was_mined_and_is_counted_is_told_once():
     assert len({rule for rule, _, _ in told}) == len(told)
 
 
-def test_models_that_do_not_hear_everyone_count_nothing():
+def test_models_without_graph_statistics_count_nothing():
     plain = Predictor(trained(*FOLDED, *BLENDED, dataset=ELECTION), threads=1)
     assert [one.because.groundings for one in plain.tails("q3", "votes_in", k=3)] == [()] * 3
