@@ -10,7 +10,7 @@ import pytest
 from conftest import complaint
 from newcomer.data.tables import NamedTriples, TripleCollector
 from newcomer.predictor import NewcomerBatches, Predictor, check_relations
-from newcomer.predictor.confidence import Company
+from newcomer.predictor.confidence import RelationCooccurrence
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import settings, world
@@ -97,8 +97,8 @@ def test_only_one_party_is_there_at_a_time_and_nothing_of_the_others_is_kept(mod
 
 def test_what_follows_from_the_model_alone_is_worked_out_once(model, monkeypatch):
     made: list[object] = []
-    plain = Company.of
-    monkeypatch.setattr(Company, "of", lambda observed: made.append(observed) or plain(observed))
+    plain = RelationCooccurrence.of
+    monkeypatch.setattr(RelationCooccurrence, "of", lambda observed: made.append(observed) or plain(observed))
     for visit in NewcomerBatches(model, named(FACTS)).visits():
         assert visit.model.confidence(visit.newcomers[0]).facts >= 1
     assert len(made) == 1

@@ -23,7 +23,7 @@ from newcomer.cli import written
 from newcomer.errors import OptionError
 from newcomer.models.bundle import write_bundle
 from newcomer.predictor import NewcomerBatches, Predictor, load
-from newcomer.predictor.engine import InferenceEngine
+from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, settings, world
@@ -584,7 +584,7 @@ def test_ways_to_an_answer_are_told_in_words_and_as_json_where_reasons_are_asked
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"])
         lower = f"without it the log share that paths give would be {one['loss']:.2f} lower"
         assert f"  a path leads there by {facts}; {lower}\n" in told
-    monkeypatch.setattr(InferenceEngine, "ways", None)  # it takes its time, so nobody else asks for it
+    monkeypatch.setattr(PropagationScorer, "chains", None)  # it takes its time, so nobody else asks for it
     assert call("predict", *asked, "--json", cwd=made).returncode == 0
     assert call("suggest", *asked[:5], cwd=made).returncode == 0
 

@@ -15,7 +15,7 @@ from conftest import complaint
 from newcomer.graph import Graph
 from newcomer.models.bundle import write_bundle
 from newcomer.predictor import Confidence, Lesson, Predictor, Suggestion, load
-from newcomer.predictor.confidence import Company, RuleReach
+from newcomer.predictor.confidence import RelationCooccurrence, RuleReach
 from newcomer.predictor.fact_store import Names
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.rules.rule_index import RuleIndex
@@ -82,7 +82,7 @@ def test_a_rule_teaches_from_both_of_its_ends():
 
 
 def test_company_counts_by_what_is_in_common():
-    counts, total = Company.of(GRAPH).counts(mask(SPEAKS, BORDERS))
+    counts, total = RelationCooccurrence.of(GRAPH).counts(mask(SPEAKS, BORDERS))
     # a has both, b one (and the inverse of borders), the others none
     assert total == 3
     wanted = np.zeros(2 * SIZE)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from newcomer.models.ensemble import features_of
+from newcomer.models.features import feature_names
 from newcomer.predictor import Predictor
 from newcomer.predictor.answers import Grounding
 from newcomer.predictor.explain import Query, in_order
-from newcomer.predictor.walks import Walks
+from newcomer.models.rule_engine import RuleEngine
 from nn_oracle import one_thread
 from test_predictor import ATLANTIS, BLENDED, DATASET, EVERY_KIND, HEARING, forgetful, model, trained
 from training_world import FOLDED, parts, world
@@ -64,8 +64,8 @@ def test_short_cuts_change_no_reason(changes, monkeypatch):
         return [answer.because.groundings for answer in found]
 
     short = reasons()
-    monkeypatch.setattr(Walks, "has_all_paths", lambda *_: False)
-    monkeypatch.setattr(Query, "tied", property(lambda self: set(self.state.seats)))
+    monkeypatch.setattr(RuleEngine, "has_all_paths", lambda *_: False)
+    monkeypatch.setattr(Query, "connected", property(lambda self: set(self.snapshot.newcomers)))
     assert reasons() == short
     assert any(" ~ " in one.rule for many in short for one in many) and any(not many for many in short)
 
@@ -82,7 +82,7 @@ def test_reasons_for_seen_entities_come_from_observed_facts():
 def test_a_score_is_the_sum_of_what_each_voice_gives(changes):
     predictor = model(EVERY_KIND, *changes)
     predictor.add(ATLANTIS)
-    names = features_of(HEARING in changes, paths=False)
+    names = feature_names(HEARING in changes, has_propagation=False)
     asked = [("Atlantis", "citizen_of"), ("q0", "knows"), ("p00", "citizen_of")]
     found = [answer for name, relation in asked for answer in predictor.tails(name, relation, k=40)]
     found += predictor.heads("citizen_of", "land1", k=40)
@@ -144,9 +144,9 @@ def test_the_deciding_fact_decides(changes):
 def test_the_only_fact_of_a_newcomer_decides_all():
     predictor = forgetful()
     predictor.add([("Utopia", "lives_in", "city2")])
-    before = predictor._state
+    before = predictor._snapshot
     assert predictor.tails("Utopia", "citizen_of", k=2)[1].because.without == ("Utopia", "lives_in", "city2")
-    assert predictor._state is before and torch.is_grad_enabled()
+    assert predictor._snapshot is before and torch.is_grad_enabled()
 
 
 def test_reasons_are_those_of_the_time_of_the_question():

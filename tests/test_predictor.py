@@ -1,7 +1,8 @@
 """A trained model at work: it answers as evaluation ranks, and adding is exact, atomic, local and undone by removing.
 
-Covers newcomer.predictor.predictor, newcomer.predictor.engine, newcomer.predictor.vectors, newcomer.predictor.walks,
-newcomer.predictor.fact_store and newcomer.predictor.answers.
+Covers newcomer.predictor.predictor, newcomer.predictor.snapshot, newcomer.predictor.fact_store,
+newcomer.predictor.answers, newcomer.predictor.classifier, newcomer.models.rule_engine, newcomer.models.embedding.newcomers
+and newcomer.evaluation.alignment.
 """
 
 from collections.abc import Sequence
@@ -19,16 +20,17 @@ import pytest
 
 import newcomer
 from conftest import complaint
-from newcomer.evaluation.alignment import ModelWorldScorer, scorer_for
+from newcomer.evaluation.alignment import AlignedModel, scorer_for
 from newcomer.evaluation.calibration import evidence
 from newcomer.evaluation.stored import calibration_of
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import Bundle, Thresholds, read_bundle, write_bundle
+from newcomer.models.embedding.newcomers import NewcomerEncoder
 from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.rule_engine import RuleEngine
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best
-from newcomer.predictor.vectors import Embedder
-from newcomer.predictor.walks import Walks
+from newcomer.predictor.snapshot import known_answers
 from newcomer.rules.rule import Kind
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
@@ -67,13 +69,13 @@ def forgetful(*changes: str) -> Predictor:
 
 def table(predictor: Predictor, asked: list[str], answers: list[str]) -> npt.NDArray[np.float32]:
     """The scores of these answers to every query about those asked."""
-    mind, state = predictor._mind, predictor._state
-    order = [state.candidate(name) for name in answers]
-    queries = [(name, relation) for name in asked for relation in range(2 * len(mind.names.relations))]
-    return np.array([mind.scores(state, name, relation)[order] for name, relation in queries])
+    engine, snapshot = predictor.engine, predictor._snapshot
+    order = [snapshot.id(name) for name in answers]
+    queries = [(snapshot.id(name), relation) for name in asked for relation in range(2 * len(predictor.relations))]
+    return np.array([engine.scores(snapshot.graph, *query)[order] for query in queries])
 
 
-def expected(scorer: ModelWorldScorer, asked: list[str], answers: list[str], words: Sequence[str]) -> npt.NDArray[Any]:
+def expected(scorer: AlignedModel, asked: list[str], answers: list[str], words: Sequence[str]) -> npt.NDArray[Any]:
     """The same by what evaluation ranks with; ``words`` are the relations in the model's order."""
     ids, size = DATASET.entities.ids(asked), len(DATASET.relations)
     plain = DATASET.relations.ids(list(words))
@@ -86,9 +88,9 @@ def newcomers_facts(dataset: InductiveDataset = DATASET) -> list[Triple]:
     return list(dataset.auxiliary.named())
 
 
-def snapshot(predictor: Predictor) -> list[bytes]:
+def everything(predictor: Predictor) -> list[bytes]:
     """Answers and vectors of everyone, to the bit."""
-    names = [*predictor._mind.names.entities.names_of(range(predictor._mind.names.num_seen)), *predictor.newcomers]
+    names = [*predictor.names.entities.names_of(range(predictor.names.num_seen)), *predictor.newcomers]
     vectors = [predictor.embed(name).tobytes() for name in names]
     asked = [predictor.embed(name, relation).tobytes() for name in names for relation in predictor.relations]
     return [*vectors, *asked, table(predictor, [*ASKED[5:], *predictor.newcomers], names).tobytes()]
@@ -104,14 +106,6 @@ CASES = [
     (*FOLDED, *BLENDED, "model.propagation=yes", "training.propagation_steps=9"),
     (*FOLDED, *BLENDED, HEARING),
     (*FOLDED, *BLENDED, HEARING, "model.propagation=yes", "training.propagation_steps=9"),
-    (
-        *FOLDED,
-        *BLENDED,
-        HEARING,
-        "model.propagation=yes",
-        "model.propagate_newcomers=yes",
-        "training.propagation_steps=9",
-    ),
     ("protocol=refreshed", EVERY_KIND, *BLENDED, HEARING),
     ("protocol=transductive", *BLENDED, HEARING),
     ("training.final_fit=no", "rules.paths=no", *BLENDED, HEARING),
@@ -140,7 +134,7 @@ def test_scores_are_those_of_evaluation_whether_newcomers_are_stored_or_added(ch
     scorer = scorer_for(trained(*changes), DATASET, threads=1)
     wanted = expected(scorer, ASKED, names, stored.relations)
     assert wanted.std() > 0
-    np.testing.assert_allclose(table(stored, ASKED, names), wanted, atol=2e-6)
+    assert np.array_equal(table(stored, ASKED, names), wanted)  # to the bit: the same facts, the same engine
     np.testing.assert_allclose(table(added, ASKED, names), wanted, atol=2e-6)
 
 
@@ -162,23 +156,12 @@ def test_what_is_told_of_two_seen_entities_is_heard_neither_here_nor_by_evaluati
 
 def seen(predictor: Predictor, fact: Triple) -> bool:
     """Whether a fact is about two entities that were trained on."""
-    return all(predictor._mind.names.seen(name) >= 0 for name in fact[::2])
+    return all(predictor.names.seen(name) >= 0 for name in fact[::2])
 
 
 def test_rules_name_newcomers_in_the_case_that_is_about_it():
-    walks = model("protocol=refreshed", EVERY_KIND, *BLENDED)._mind.walks
-    assert walks.names_newcomers
-    assert not model()._mind.walks.names_newcomers
-
-
-def test_rules_come_to_anyone_who_has_a_relation_in_the_case_that_is_about_it():
-    predictor = model(EVERY_KIND, *BLENDED)
-    walks, names, size = predictor._mind.walks, predictor._mind.names, len(predictor.relations)
-    rules = predictor.bundle.rules
-    named = {(rule.head_constant, (rule.head + size) % (2 * size)) for rule in rules if rule.kind == Kind.EXISTS}
-    assert named and not walks.names_newcomers
-    for entity, relation in product(range(names.num_seen), range(2 * size)):
-        assert walks.about_anyone(entity, relation) == ((entity, relation) in named)
+    assert model("protocol=refreshed", EVERY_KIND, *BLENDED).engine.rules.names_newcomers
+    assert not model().engine.rules.names_newcomers
 
 
 @pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
@@ -208,20 +191,19 @@ def test_tails_and_heads_are_in_the_order_of_evaluation_without_what_is_known(ch
 )
 def test_removing_undoes_adding_to_the_bit(changes):
     predictor = model(*changes)
-    before = snapshot(predictor)
+    before = everything(predictor)
     predictor.add(
         [*ATLANTIS, ("Atlantis", "knows", "q1"), ("Utopia", "knows", "Atlantis"), ("q0", "lives_in", "city4")]
     )
-    assert snapshot(predictor) != before
+    assert everything(predictor) != before
     assert predictor.remove("Atlantis") == ("Atlantis", "Utopia")  # who was known by Atlantis alone goes with it
     predictor.remove("q0")
     predictor.add([fact for fact in newcomers_facts() if "q0" in fact])
-    assert snapshot(predictor) == before
-    first = predictor._mind.first.seats
-    assert all(predictor._state.seats[name] is seat for name, seat in first.items())  # not only as good: the same
+    assert everything(predictor) == before
+    assert not predictor._snapshot.slots  # not only as good: the same
     predictor.add([lives("Nemo", 0), ("Nemo", "knows", "p04")])
     predictor.remove("Nemo")
-    assert snapshot(predictor) == before
+    assert everything(predictor) == before
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -241,14 +223,14 @@ def test_neither_adding_nor_embedding_looks_at_everyone(monkeypatch):
     def refuse(*_: object) -> None:
         raise AssertionError("looked at everyone")
 
-    monkeypatch.setattr(Embedder, "everyone", refuse)
-    monkeypatch.setattr(type(predictor._mind.embedder.encoder), "states", refuse)
+    monkeypatch.setattr(NewcomerEncoder, "everyone", refuse)
+    monkeypatch.setattr(type(predictor.engine.encoder.encoder), "states", refuse)
     predictor.add(ATLANTIS)
     assert predictor.embed("Atlantis").shape == (8,) and predictor.embed("Atlantis", "knows").shape == (8,)
-    arrival = predictor._state.seats["Atlantis"].arrival
+    encoded = predictor._snapshot.slots["Atlantis"].encoded
     around = {"city1", "p02", "p05"} | {name for n in predictor.neighbors("Atlantis") for name in n.fact[::2]}
     premises = {e for n in predictor.neighbors("Atlantis") for g in n.groundings for p in g.premises for e in p[::2]}
-    assert set(DATASET.entities.names_of(arrival.near.numpy())) <= around | premises
+    assert set(DATASET.entities.names_of(encoded.near.numpy())) <= around | premises
     with pytest.raises(AssertionError, match="looked at everyone"):
         predictor.tails("Atlantis", "knows")
 
@@ -259,8 +241,8 @@ def test_no_question_goes_through_the_graph_for_who_has_a_relation(monkeypatch):
     def refuse(*_: object) -> None:
         raise AssertionError("went through the graph")
 
-    monkeypatch.setattr("newcomer.predictor.walks.surroundings", refuse)
-    monkeypatch.setattr("newcomer.rules.ranking.Frequencies.of", refuse)
+    monkeypatch.setattr("newcomer.graph.overlay._starts", refuse)
+    monkeypatch.setattr("newcomer.graph.overlay.AnswerCounts.of", refuse)
     predictor.add(ATLANTIS)
     assert predictor.tails("Atlantis", "citizen_of") and predictor.heads("knows", "p02")
     with pytest.raises(AssertionError, match="went through the graph"):
@@ -268,9 +250,11 @@ def test_no_question_goes_through_the_graph_for_who_has_a_relation(monkeypatch):
 
 
 def test_what_rules_infer_about_a_newcomer_is_found_when_asked_where_its_vector_does_not_hear_it(monkeypatch):
-    grounded, ground = [], Walks.ground
+    grounded, ground = [], RuleEngine.virtual_neighbors
     stored, predictor = model(*FOLDED, *BLENDED), forgetful(*FOLDED, *BLENDED)
-    monkeypatch.setattr(Walks, "ground", lambda self, *given: grounded.append(given) or ground(self, *given))
+    monkeypatch.setattr(
+        RuleEngine, "virtual_neighbors", lambda self, *given: grounded.append(given) or ground(self, *given)
+    )
     predictor.add(DATASET.auxiliary.named())
     vector = predictor.embed("q0")
     assert [str(answer.because) for answer in predictor.tails("q0", "citizen_of")] and not grounded
@@ -300,7 +284,7 @@ def test_more_facts_extend_a_newcomer():
     for fact in ATLANTIS:
         first.add([fact])
     whole.add(ATLANTIS)
-    assert snapshot(first) == snapshot(whole)
+    assert everything(first) == everything(whole)
 
 
 @pytest.mark.parametrize(
@@ -319,10 +303,10 @@ def test_more_facts_extend_a_newcomer():
 )
 def test_a_wrong_fact_is_named_and_nothing_is_added(facts, problem):
     predictor = forgetful()
-    state = predictor._state
+    before = predictor._snapshot
     given = facts if isinstance(facts, str) else [*ATLANTIS, *facts]
     assert problem in str(complaint(predictor.add, given))
-    assert predictor._state is state
+    assert predictor._snapshot is before
 
 
 def test_whoever_is_not_there_cannot_be_asked_about():
@@ -375,13 +359,14 @@ def test_a_verdict_has_the_probability_of_the_curve_for_triples(changes):
     asked = [citizen("q2", 2), ("q0", "citizen_of", "land2"), lives("q0", 0), citizen("q2", 1), ("p01", "knows", "q1")]
     verdicts = predictor.classify(asked)
     assert [one.fact for one in verdicts] == asked and all(one.calibrated for one in verdicts)
-    mind, state = predictor._mind, predictor._state
+    snapshot = predictor._snapshot
     for one in verdicts:
         head, name, tail = one.fact
-        relation, answer = mind.names.relation(name), state.candidate(tail)
-        left_out = mind.known(state, head, relation)
+        relation, answer = predictor.names.relation(name), snapshot.id(tail)
+        left_out = known_answers(snapshot, snapshot.id(head), relation)
         left_out[answer] = False
-        found = evidence(mind.scores(state, head, relation), left_out, np.array([answer]))
+        scores = predictor.engine.scores(snapshot.graph, snapshot.id(head), relation)
+        found = evidence(scores, left_out, np.array([answer]))
         assert one.probability == pytest.approx(float(curve.probabilities(found, relation)[0]))
         assert one.is_true == (one.probability >= 0.5)
         assert one == predictor.classify([one.fact])[0]
@@ -422,7 +407,7 @@ def test_with_many_relations_those_are_asked_that_go_together(monkeypatch):
     monkeypatch.setattr("newcomer.predictor.predictor.RELATIONS", 3)
     predictor = forgetful()
     predictor.add([("Atlantis", "lives_in", "city1")])
-    asked = predictor._likely_relations(predictor._state, "Atlantis")
+    asked = predictor._likely_relations(predictor._snapshot, "Atlantis")
     size = len(predictor.relations)
     names = [predictor.relations[r % size] + ("^-1" if r >= size else "") for r in asked]
     assert set(names) == {"lives_in", "knows", "knows^-1"}  # all who live somewhere know and are known

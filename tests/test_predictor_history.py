@@ -1,7 +1,7 @@
 """Whatever was added, removed and asked before, answers are those of a fresh model with the same facts, to the bit.
 
-Covers newcomer.predictor.snapshot, newcomer.predictor.slots, newcomer.predictor.fact_store
-and newcomer.predictor.vectors.
+Covers newcomer.predictor.snapshot, newcomer.predictor.fact_store
+and newcomer.models.embedding.newcomers.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.predictor import Predictor
-from newcomer.predictor.vectors import Crowd
+from newcomer.models.embedding.newcomers import QueryTable
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import lives, parts, settings, world
@@ -56,7 +56,7 @@ def trained(*changes: str) -> Bundle:
 
 
 def newcomers_of(facts: set[Triple], predictor: Predictor) -> set[str]:
-    return {name for fact in facts for name in fact[::2] if predictor._mind.names.seen(name) < 0}
+    return {name for fact in facts for name in fact[::2] if predictor.names.seen(name) < 0}
 
 
 def fresh(bundle: Bundle, facts: set[Triple]) -> Predictor:
@@ -72,11 +72,12 @@ def fresh(bundle: Bundle, facts: set[Triple]) -> Predictor:
 
 def everything(predictor: Predictor) -> list[bytes]:
     """Every vector and every answer to every question, to the bit."""
-    mind, state = predictor._mind, predictor._state
-    names = [*mind.names.entities.names_of(range(mind.names.num_seen)), *predictor.newcomers]
+    engine, snapshot = predictor.engine, predictor._snapshot
+    names = [*predictor.names.entities.names_of(range(predictor.names.num_seen)), *predictor.newcomers]
+    ids = [snapshot.id(name) for name in names]
     vectors = [predictor.embed(name, relation).tobytes() for name in names for relation in (None, "knows")]
-    asked = [(name, relation) for name in names for relation in range(2 * len(predictor.relations))]
-    return [*vectors, *(mind.scores(state, name, relation).tobytes() for name, relation in asked)]
+    asked = [(entity, relation) for entity in ids for relation in range(2 * len(predictor.relations))]
+    return [*vectors, *(engine.scores(snapshot.graph, *query)[ids].tobytes() for query in asked)]
 
 
 class History:
@@ -113,7 +114,7 @@ class History:
     [
         (BLENDED, 4_000),
         ((*BLENDED, "model.graph_statistics=yes"), 1_000),
-        ((*HEARING, "model.propagation=yes", "model.propagate_newcomers=yes", "training.propagation_steps=5"), 300),
+        ((*HEARING, "model.propagation=yes", "training.propagation_steps=5"), 300),
         ((), 200),
         (NAMING, 40),
         (("model.encoder=lan",), 100),
@@ -159,13 +160,16 @@ class AnyHistory(RuleBasedStateMachine):
 
     @invariant()
     def candidates_are_in_order(self) -> None:
-        state = self.history.predictor._state
+        snapshot = self.history.predictor._snapshot
         names = sorted(newcomers_of(self.history.facts, self.history.predictor))
-        assert state.newcomers == names == sorted(state.book.facts)
-        for name in names:
-            seat = state.seats[name]
-            before = sum(one.size for one in state.seats.arrivals[: state.seats.arrivals.index(seat.arrival)])
-            assert state.seats.rows[state.place(name) - state.names.num_seen] == before + seat.number
+        assert snapshot.newcomers == names == sorted(snapshot.store.facts)
+        ids = [snapshot.id(name) for name in names]
+        present = np.flatnonzero(snapshot.graph.is_present)
+        assert sorted(ids) == present[present >= snapshot.names.num_seen].tolist()
+        for name, entity in zip(names, ids, strict=True):
+            slot = snapshot.graph.slot(entity)
+            assert snapshot.name_of(entity) == name
+            assert name not in snapshot.slots or slot == snapshot.slots[name]
 
     def teardown(self) -> None:
         if hasattr(self, "history"):
@@ -181,34 +185,33 @@ def test_what_comes_and_goes_leaves_nothing_behind():
     for number in range(30):
         predictor.add([lives(f"guest{number}", number), (f"guest{number}", "knows", "q0")])
         predictor.remove(f"guest{number}")
-    state = predictor._state
-    assert not state.seats.changed and not state.book.facts.changed
-    assert all(state.seats[name] is seat for name, seat in predictor._mind.first.seats.items())
+    snapshot = predictor._snapshot
+    assert not snapshot.slots and not snapshot.store.facts.changed
 
 
 @pytest.mark.parametrize("residual", ["yes", "no"])
 def test_a_crowd_is_embedded_as_its_members_are(residual):
     bundle = trained(*BLENDED, f"model.residual={residual}")
-    embedder = Predictor(bundle, threads=1)._mind.embedder
-    arrival = Predictor(bundle, threads=1)._mind.first.seats["q0"].arrival
+    engine = Predictor(bundle, threads=1).engine
+    embedder, encoded = engine.encoder, engine.initial.members[0].encoded
     with torch.no_grad():
-        for states, first in ((embedder.states, 0), (arrival.states, len(arrival.near))):
+        for states, first in ((embedder.states, 0), (encoded.states, len(encoded.near))):
             places = torch.arange(first, len(states.layers[0]))
-            crowd = Crowd(embedder.encoder.query, states, first)
+            table = QueryTable(embedder.encoder.query, states, first)
             for query in range(2 * embedder.num_relations):
                 wanted = embedder.encoder.embed(states, places, torch.full_like(places, query))
-                assert torch.equal(crowd.asked(query), wanted) and wanted.std() > 0
+                assert torch.equal(table.vectors_for(query), wanted) and wanted.std() > 0
 
 
 def test_many_who_arrived_together_are_a_crowd(monkeypatch):
     bundle = trained(*BLENDED, "rules.paths=no")
     usual = everything(Predictor(bundle, threads=1))
-    monkeypatch.setattr("newcomer.predictor.vectors.CROWD", 2)
+    monkeypatch.setattr("newcomer.models.embedding.newcomers.MANY", 2)
     assert everything(Predictor(bundle, threads=1)) == usual
 
 
 def test_without_stored_newcomers_nobody_is_there():
     predictor = Predictor(replace(trained(*BLENDED, "rules.paths=no"), auxiliary=None), threads=1)
-    assert predictor.newcomers == () and predictor._state.seats.arrivals == []
+    assert predictor.newcomers == () and not predictor._snapshot.graph.is_present[predictor.names.num_seen :].any()
     predictor.add([lives("Nemo", 1)])
     assert predictor.newcomers == ("Nemo",) and len(predictor.tails("Nemo", "knows", k=100)) == 34

@@ -80,7 +80,9 @@ class Base:
         if self.rows is self.observed:
             return self
         alone = Base(self.observed, self.observed, self.num_seen, self.num_relations)
-        alone.__dict__.update({"observed_counts": self.observed_counts, "starts": self.starts})
+        nobody = read_only(np.zeros(2 * self.num_relations + 1, dtype=np.int64)), NO_IDS
+        counted = {"observed_counts": self.observed_counts, "starts": self.starts, "newcomer_starts": nobody}
+        alone.__dict__.update(counted)
         return alone
 
     @cached_property

@@ -47,6 +47,8 @@ class InferenceEngine:
         self._statistics: GraphStatistics | None = None
         self._last_propagation: tuple[Snapshot, int, int, Column] | None = None
         self._inferred: WeakKeyDictionary[EncodedComponent, EncodedComponent] = WeakKeyDictionary()
+        if model.config.model.ensemble:  # counted now, not when the first query comes
+            _ = self.overlay.arrays, self.overlay.base.counts
         self.initial = self._initial_snapshot(stored)
 
     @property

@@ -43,7 +43,7 @@ class RuleEngine:
         has_counts = len(rules) > 0 and not bool(np.isnan(rules.smoothed_confidence).all())
         every = Grounder(rules, NeighborLimits(0.0, "smoothed", 1)) if config.model.ensemble and has_counts else None
         constants = np.concatenate([rules.head_constants, rules.body_constants])
-        observed = Base(base.observed, base.observed, base.num_seen, base.num_relations)
+        observed = base.without_newcomers()
         return cls(
             Overlay(observed),
             neighbors,
@@ -100,7 +100,7 @@ class RuleEngine:
         threads: int | None = 1,
         relation: int | None = None,
     ) -> VirtualNeighbors:
-        overlay = self.observed.with_delta(facts, np.empty(0, dtype=np.int32))
-        found = gather(grounder, overlay, entities, paths, self.seed, thread_count(threads), relation)
         known = np.empty(0, dtype=np.int32) if component is None else component.ids
+        overlay = self.observed.with_delta(facts, known[known < self.observed.num_entities])
+        found = gather(grounder, overlay, entities, paths, self.seed, thread_count(threads), relation)
         return about_those(found, known, self.observed.num_seen)

@@ -301,7 +301,9 @@ class Predictor:
     def _neighbors(self, snapshot: NamedSnapshot, entity: str) -> Iterator[Neighbor]:
         engine, identifier = self.engine, snapshot.id(entity)
         slot = snapshot.graph.slot(identifier)
-        encoded = None if slot is None else engine.with_virtual_neighbors(slot.encoded)
+        if slot is not None:
+            slot = slot._replace(encoded=engine.with_virtual_neighbors(slot.encoded))
+        encoded = None if slot is None else slot.encoded
         graph, labels = (
             (engine.model.graph, engine.model.labels) if encoded is None else (encoded.graph, encoded.labels)
         )
