@@ -1,0 +1,194 @@
+"""The weights follow from who is right: what is learned from which queries, in a run and by itself.
+
+Covers newcomer.training.ensemble.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ensemble_world import NAMES, QUERIES, SAMPLE, TableEngine
+from newcomer.config import load_preset, with_overrides
+from newcomer.evaluation.ranking import evaluate
+from newcomer.models.ensemble import KINDS, ensemble_scores
+from newcomer.models.features import LINKED, feature_names
+from newcomer.models.serialisation import ENSEMBLE
+from newcomer.training.ensemble import THINNED
+from newcomer.training.ensemble_weights import Examples, examples, few_weights_for, priors_of, weights_for
+from newcomer.training.pipeline import fit
+from newcomer.training.preparation import mined_rules
+from training_world import choosing, settings, world
+
+PRIOR = priors_of(NAMES)
+
+
+def examples_of(right: float, compared: int = 20_000) -> Iterator[Examples]:
+    engine: Any = TableEngine(right)
+    return examples(engine, SAMPLE, QUERIES, compared)
+
+
+def learned_from(right: float) -> np.ndarray:
+    """(3, features)"""
+    usual, with_link = weights_for(list(examples_of(right)), NAMES)
+    return np.stack([usual, 0 * usual, with_link])
+
+
+class Weighed:
+    """The ensemble with some weights."""
+
+    def __init__(self, right: float, weights: np.ndarray) -> None:
+        self.engine, self.weights = TableEngine(right), weights
+
+    def scores(self, entities: np.ndarray, relations: np.ndarray) -> np.ndarray:
+        signals = self.engine.signals_of_many(None, entities, relations)
+        return np.stack([ensemble_scores(one, self.weights) for one in signals])
+
+
+def test_before_any_query_is_looked_at_the_weights_are_the_priors():
+    assert PRIOR.shape == (len(KINDS), len(NAMES)) and PRIOR[0].tolist() == pytest.approx([0.4, 0.2, 0, 0.7, 2, 0.4, -3])
+    assert not PRIOR[1:].any()
+    assert priors_of(feature_names(True, True))[0, 7:].tolist() == pytest.approx([0.2, 0.5])
+
+
+@pytest.mark.parametrize(("right", "low", "high"), [(0.0, -0.3, 0.6 * PRIOR[0, 0]), (9.0, 1.2 * PRIOR[0, 0], 20.0)])
+def test_an_embedding_that_is_right_is_believed_and_one_that_guesses_is_not(right, low, high):
+    assert low < learned_from(right)[0, 0] < high
+
+
+def test_together_they_do_better_than_the_prior_on_what_they_were_weighed_on():
+    learned = learned_from(3.0)
+    guessed, weighed = (
+        evaluate(SAMPLE, Weighed(3.0, weights), queries=QUERIES).metrics()["mrr"] for weights in (PRIOR, learned)
+    )
+    assert weighed >= guessed
+    assert np.array_equal(learned, learned_from(3.0))
+
+
+def test_an_embedding_that_is_right_about_those_who_are_linked_is_believed_there():
+    """The features are noise but the embedding, which knows the answers that are linked, and the link."""
+    rng, count, size = np.random.default_rng(0), 400, 30
+    answers = torch.from_numpy(rng.integers(size, size=count))
+    table = torch.from_numpy(rng.normal(size=(count, size, len(NAMES))).astype(np.float32))
+    table[:, :, LINKED] = torch.from_numpy(rng.integers(2, size=(count, size)).astype(np.float32))
+    who = torch.arange(count)
+    table[who, answers, 0] += 4 * table[who, answers, LINKED]
+    usual, linked = weights_for([Examples(table, torch.zeros(count, size), answers, torch.zeros(count))], NAMES)
+    assert linked[0] > 0.3 and linked[0] > np.abs(np.delete(linked, 0)).max() and linked[LINKED] == 0.0
+    assert usual[0] < linked[0]
+
+
+def test_an_embedding_that_is_right_where_little_is_known_is_believed_there():
+    """The features are noise but the embedding, of which those with one fact learn more than the usual."""
+    rng, count, size = np.random.default_rng(0), 200, 30
+    answers = torch.from_numpy(rng.integers(size, size=count))
+    table = torch.from_numpy(rng.normal(size=(count, size, len(NAMES))).astype(np.float32))
+    few = torch.tensor([1.0, 0.01]).repeat(count // 2)
+    table[torch.arange(count), answers, 0] += 4 * few
+    batch = Examples(table, torch.zeros(count, size), answers, few)
+    usual, linked = weights_for([Examples(*(part[few < 1] for part in batch))], NAMES)
+    added = few_weights_for([batch], usual, linked)
+    assert added[0] > 0.3 and added[0] > np.abs(added[1:]).max()
+    left_out = weights_for([batch], NAMES, left_out=("embedding", "linked"))
+    assert not left_out[:, [0, 4]].any() and left_out[0, 1:4].any() and not left_out[1].any()
+    without_rank = weights_for([batch], NAMES, left_out=("rule_rank",))
+    assert not without_rank[:, 1].any() and without_rank[:, 2:4].any(axis=1).all()
+
+
+def test_a_run_with_an_ensemble_weighs_both_and_keeps_the_weights():
+    small = ["model.dim=8", "training.epochs=2", "training.batches=4", "training.validate_every=1"]
+    quick = ["rules.walks=10", "rules.kinds=one,two,both"]
+    fitted = fit(SAMPLE, with_overrides(load_preset("default"), [*small, *quick]), threads=1)
+    about = fitted.metrics["validation"]
+    assert about["model"]["mrr"] > about["embedding"]["mrr"]
+    names = feature_names(statistics=True, has_propagation=False)
+    assert list(fitted.metrics["ensemble"]) == [f"{feature}{kind}" for kind in KINDS for feature in names]
+    stored = fitted.bundle(SAMPLE).weights[ENSEMBLE]
+    assert np.array_equal(stored, fitted.model.weights) and not np.allclose(stored[0], priors_of(names)[0])
+    assert stored.reshape(-1).tolist() == list(fitted.metrics["ensemble"].values())
+    assert stored[1].any() and stored[2].any() and stored[2, LINKED] == 0.0
+
+
+@pytest.mark.parametrize("hidden", [0.0, 0.5])
+def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_left(hidden, monkeypatch):
+    monkeypatch.setattr("newcomer.training.masking.HIDDEN", hidden)
+    monkeypatch.setattr("newcomer.training.masking.LEAST", 1)
+    found: list[float] = []
+
+    def watched(*asked: Any, **options: Any) -> Iterator[Examples]:
+        for batch in examples(*asked, **options):
+            found.append(float(batch.few.min()))
+            yield batch
+
+    monkeypatch.setattr("newcomer.training.ensemble.examples", watched)
+
+    def counted(batches: list[Examples], names: Any) -> tuple[np.ndarray, np.ndarray]:
+        guess = priors_of(names)[0]
+        return len(batches) * guess, 0 * guess
+
+    monkeypatch.setattr("newcomer.training.ensemble.weights_for", counted)
+    fitted = fit(world(), settings(*choosing("foldin"), "model.ensemble=yes", "training.epochs=1"), device="cpu")
+    usual = 1 + (hidden > 0)  # batches: as drawn, and where a fact of each was hidden
+    assert len(found) == usual + len(THINNED)  # one batch each
+    assert found[:usual] == pytest.approx([1 / 3, 1 / 2][:usual])
+    assert found[usual] == 1 and all(least >= 1 / most for most, least in zip(THINNED, found[usual:], strict=True))
+    assert fitted.model.weights is not None
+    np.testing.assert_allclose(fitted.model.weights[0], usual * PRIOR[0])
+
+
+@pytest.mark.parametrize("protocol", ["inductive", "refreshed"])
+def test_rules_have_not_seen_what_is_hidden_of_the_busiest(protocol, monkeypatch):
+    monkeypatch.setattr("newcomer.training.masking.HIDDEN", 0.5)
+    monkeypatch.setattr("newcomer.training.masking.LEAST", 1)
+    seen: list[int] = []
+
+    def watched(dataset: Any, *options: Any) -> Any:
+        seen.append(len(dataset.auxiliary))
+        return mined_rules(dataset, *options)
+
+    monkeypatch.setattr("newcomer.training.ensemble.mined_rules", watched)
+    changes = "model.ensemble=yes", "training.epochs=1", f"protocol={protocol}", "training.final_fit=no"
+    fitted = fit(world(), settings(*choosing("foldin"), *changes), device="cpu")
+    assert len(seen) == (protocol == "refreshed") and all(count < len(fitted.dataset.auxiliary) for count in seen)
+
+
+def table_of(batches: list[Examples]) -> Examples:
+    return Examples(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
+
+
+def test_where_candidates_are_few_everyone_is_compared():
+    found = table_of(list(examples_of(1.0)))
+    assert found.features.shape == (len(QUERIES), len(SAMPLE.entities), len(NAMES))
+    assert torch.equal(found.answers, torch.from_numpy(QUERIES.answer.astype(np.int64)))
+    true = SAMPLE.known().adjacency
+    for row, (entity, relation, answer) in enumerate(
+        zip(QUERIES.entity, QUERIES.relation, QUERIES.answer, strict=True)
+    ):
+        relations, tails = true.of(int(entity))
+        others = set(tails[relations == relation].tolist()) - {int(answer)}
+        assert set(torch.nonzero(found.offset[row] == -torch.inf).flatten().tolist()) == others
+        assert set(found.offset[row].unique().tolist()) <= {0.0, -torch.inf}
+
+
+def test_of_many_candidates_some_stand_for_the_others():
+    everyone, few = (table_of(list(examples_of(3.0, most))) for most in (10_000, 300))
+    answers = torch.arange(len(QUERIES))
+    assert few.features.shape[1] < everyone.features.shape[1] / 2
+    assert torch.equal(few.features[answers, few.answers], everyone.features[answers, everyone.answers])
+    assert torch.equal(few.features[..., LINKED].sum(1), everyone.features[..., LINKED].sum(1))  # all of them are there
+    assert bool((few.offset[answers, few.answers] == 0).all())
+    torch.testing.assert_close(few.offset.exp().sum(1), everyone.offset.exp().sum(1), rtol=0.02, atol=0.0)
+    whole, drawn = weights_for([everyone], NAMES), weights_for([few], NAMES)
+    np.testing.assert_allclose(drawn, whole, atol=0.15)
+    again = table_of(list(examples_of(3.0, 300)))
+    assert torch.equal(again.offset, few.offset)
+
+
+def test_the_parts_of_a_large_graphs_queries_are_small(monkeypatch):
+    whole = table_of(list(examples_of(1.0)))
+    monkeypatch.setattr("newcomer.models.engine.CELLS_AT_ONCE", 3 * len(SAMPLE.entities))
+    batches = list(examples_of(1.0))
+    assert [len(batch.answers) for batch in batches] == [3] * 13 + [1]
+    assert torch.equal(table_of(batches).features, whole.features)
