@@ -16,7 +16,8 @@ from newcomer.errors import DatasetError, OptionError
 from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.models.embedding.registry import ENCODERS
-from newcomer.models.embedding.scorer import ModelScorer
+from newcomer.models.engine import InferenceEngine, SnapshotScorer
+from newcomer.models.trained import StoredNewcomers
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.training import pipeline as fitting
 from newcomer.training import runtime as conditions
@@ -25,8 +26,8 @@ from newcomer.training.embedding import EpochReport, Trainer
 from newcomer.training.holdout import HoldOut
 from newcomer.training.journal import CHECKPOINT, METRICS
 from newcomer.training.pipeline import Fitted, Listener, fit, is_due
-from newcomer.training.preparation import Prepared, prepare
-from newcomer.training.runtime import choose_device
+from newcomer.training.preparation import Prepared
+from newcomer.models.device import choose_device
 from nn_oracle import one_thread
 from training_world import StopAfter, Stopped, choosing, parts, settings, weights, world
 
@@ -67,7 +68,7 @@ def test_a_search_then_a_final_fit_of_as_many_epochs():
     assert fitted.metrics["history"] == timeless(fitted.history)
     assert fitted.metrics["trained_on"] == "everyone"
     assert parts_by_name(fitted.dataset) == parts_by_name(DATASET)
-    assert len(fitted.labels) == len(fitted.graph.virtual) > 0 and not fitted.model.training
+    assert len(fitted.model.labels) == len(fitted.model.graph.virtual) > 0 and not fitted.model.embedding.training
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_without_the_final_fit_those_held_out_are_newcomers_of_the_model():
     assert own["train"] and own["aux"] and {*own["train"], *own["aux"]} <= set(source["train"])
     arrived = set(fitted.dataset.entities.names_of(fitted.dataset.newcomers))
     assert arrived and not arrived & {name for h, _, t in own["train"] for name in (h, t)}
-    vectors = fitted.model.state_dict()["encoder.vectors"]
+    vectors = fitted.model.embedding.state_dict()["encoder.vectors"]
     assert len(vectors) == len(fitted.dataset.entities) - len(arrived) == int(fitted.dataset.is_seen.sum())
     bundle = fitted.bundle(DATASET)
     assert bundle.observed is fitted.dataset.observed and bundle.auxiliary is fitted.dataset.auxiliary
@@ -152,7 +153,7 @@ def test_a_run_ends_with_the_same_weights_wherever_it_was_interrupted(tmp_path, 
 
     def grade(exam: HoldOut, scorer: object) -> dict[str, float]:
         figures = model_grade(exam, scorer)  # type: ignore[arg-type]
-        return figures | {"mrr": grades[states[-1].epoch]} if isinstance(scorer, ModelScorer) else figures
+        return figures | {"mrr": grades[states[-1].epoch]} if isinstance(scorer, SnapshotScorer) else figures
 
     states: list[RunState] = []
     made = fitting._Run.__init__
@@ -265,7 +266,7 @@ def test_refreshed_changes_what_rules_say_and_nothing_else():
     refreshed = fit(dataset, config)
     assert len(refreshed.rules) > len(plain.rules)
     assert parts_by_name(refreshed.dataset) == parts_by_name(plain.dataset)
-    vectors = [fitted.model.state_dict()["encoder.vectors"] for fitted in (plain, refreshed)]
+    vectors = [fitted.model.embedding.state_dict()["encoder.vectors"] for fitted in (plain, refreshed)]
     assert vectors[0].shape == vectors[1].shape
     given = fit(dataset, replace(config, protocol="inductive"), rules=refreshed.rules)
     assert weights(given) == weights(refreshed)
@@ -288,16 +289,16 @@ def test_given_rules_serve_both_phases_in_their_own_ids():
     rule = Rule(Kind.ONE, relation("citizen_of"), relation("knows"), support=9, body_size=9, pca_body_size=9)
     rules = RuleSet.of([rule], len(DATASET.relations))
     fitted = fit(DATASET, settings("rules.paths=no"), rules=rules)
-    assert len(fitted.rules) == 1 and fitted.metrics["validation"]["rules"] is not None
+    assert len(fitted.model.rules) == 1 and fitted.metrics["validation"]["rules"] is not None
     known = {(h, t) for h, r, t in DATASET.observed.named() if r == "knows"}
-    graph = Graph.build(DATASET.entities, DATASET.relations, TripleArray.of(fitted.graph.virtual.numpy()))
+    graph = Graph.build(DATASET.entities, DATASET.relations, TripleArray.of(fitted.model.graph.virtual.numpy()))
     assert len(graph) and all(r == "citizen_of" and (h, t) in known for h, r, t in graph.named())
 
 
 @pytest.mark.parametrize("encoder", ["mean", "lan"])
 def test_a_baseline_has_no_rules_and_no_row_for_them(encoder):
     fitted = fit(DATASET, settings(f"model.encoder={encoder}", "model.labels=none", "model.decoder=transe"))
-    assert len(fitted.rules) == 0 and fitted.neighbors is None and len(fitted.labels) == 0
+    assert len(fitted.model.rules) == 0 and fitted.model.neighbors is None and len(fitted.model.labels) == 0
     assert fitted.metrics["validation"]["rules"] is None
 
 
@@ -315,10 +316,8 @@ def test_with_all_that_is_true_both_filters_are_reported():
 
 def test_the_validation_of_the_kept_model_can_be_measured_again():
     fitted = fit(DATASET, settings("training.final_fit=no", "training.validation_queries=none"))
-    prepared = prepare(fitted.dataset, fitted.config, fitted.rules)
-    scorer = ModelScorer(
-        fitted.model, fitted.graph, fitted.labels, fitted.dataset, prepared.newcomer_neighbors, "soft", 0.01, True
-    )
+    engine = InferenceEngine(fitted.model, StoredNewcomers(fitted.dataset.auxiliary.triples))
+    scorer = SnapshotScorer(engine, engine.initial, embedding_only=True)
     again = evaluate(fitted.dataset, scorer).metrics()
     stated = fitted.metrics["validation"]["model"]
     assert {name: again[name] for name in stated} == stated

@@ -22,7 +22,7 @@ from newcomer.data.cut import CutDataset, FactsCut
 from newcomer.errors import DatasetError, InputError, MissingExtraError, OptionError
 from newcomer.evaluation import plots as evaluation_plots
 from newcomer.evaluation import report as evaluation
-from newcomer.evaluation.alignment import World, rule_scorer_for, scorer_for
+from newcomer.evaluation.alignment import Alignment, rule_scorer_for, scorer_for
 from newcomer.evaluation.calibration import calibration_error
 from newcomer.evaluation.classification import RelationThresholds, classify, labelled
 from newcomer.evaluation.plots import PICTURES, plot_ranking, plot_reliability, rank_bins, rank_shares
@@ -47,14 +47,13 @@ from newcomer.evaluation.report import (
     write_ranks,
     write_report,
 )
-from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary, concatenate
+from newcomer.graph import Graph, Ids, InductiveDataset, Overlay, TripleArray, Vocabulary, concatenate
 from newcomer.models.bundle import RESULTS, Bundle, dataset_hash, read_bundle, write_bundle
-from newcomer.models.embedding.scorer import ModelScorer
-from newcomer.models.ensemble import EnsembleScorer
+from newcomer.models.engine import InferenceEngine, SnapshotScorer
+from newcomer.models.trained import StoredNewcomers
 from newcomer.predictor import Predictor
-from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.training.pipeline import Fitted, fit
-from newcomer.training.preparation import prepare
 from nn_oracle import one_thread
 from training_world import citizen, parts, settings, world
 
@@ -138,41 +137,32 @@ def by_name(dataset: InductiveDataset, scorer: Any, renamed: dict[str, str] | No
 )
 def test_the_scores_are_those_of_the_model_in_its_protocol(changes):
     fitted, bundle = trained(*changes, "model.ensemble=no")
-    expected, found, queries = network_of(fitted), scorer_for(bundle, DATASET, CPU, threads=1), every_query(DATASET)
+    expected, found, queries = asked(fitted), scorer_for(bundle, DATASET, CPU, threads=1), every_query(DATASET)
     assert found.scores(*queries).tobytes() == expected.scores(*queries).tobytes()
     columns = DATASET.test.heads, DATASET.test.relations, DATASET.test.tails
     assert np.array_equal(found.triple_scores(*columns), expected.triple_scores(*columns))
-    assert found.network is None
+    assert found.embedding is None
 
 
-def network_of(fitted: Fitted) -> ModelScorer:
-    """The trained network on the data set, newcomers grounded as training does it."""
-    prepared, chosen = prepare(DATASET, fitted.config, fitted.rules), fitted.config.model
-    return ModelScorer(
-        fitted.model,
-        fitted.graph,
-        fitted.labels,
-        prepared.dataset,
-        prepared.newcomer_neighbors,
-        chosen.labels,
-        chosen.soft_label_c,
-        chosen.constrained,
-    )
+def asked(fitted: Fitted, embedding_only: bool = False) -> SnapshotScorer:
+    """The fitted model asked about the newcomers of the data set."""
+    engine = InferenceEngine(fitted.model, StoredNewcomers(fitted.dataset.auxiliary.triples), threads=1)
+    return SnapshotScorer(engine, engine.initial, embedding_only)
+
+
+def rule_scorer(fitted: Fitted) -> RuleScorer:
+    return RuleScorer(RuleRanker.of(fitted.model.rules), Overlay.of_dataset(DATASET))
 
 
 def test_where_rules_have_a_say_the_answer_is_that_of_both():
     fitted, bundle = trained("model.ensemble=yes")
-    network, ranker = network_of(fitted), RuleRanker.build(fitted.rules, DATASET.own_facts, DATASET.observed)
-    assert fitted.blend is not None
-    both, found, queries = (
-        EnsembleScorer(network, ranker, fitted.blend),
-        scorer_for(bundle, DATASET),
-        every_query(DATASET),
-    )
+    network, ranker = asked(fitted, embedding_only=True), rule_scorer(fitted)
+    assert fitted.model.weights is not None
+    both, found, queries = asked(fitted), scorer_for(bundle, DATASET), every_query(DATASET)
     assert np.array_equal(found.scores(*queries), both.scores(*queries))
     columns = DATASET.test.heads, DATASET.test.relations, DATASET.test.tails
     assert np.array_equal(found.triple_scores(*columns), both.triple_scores(*columns))
-    assert found.network is not None and np.array_equal(found.network.scores(*queries), network.scores(*queries))
+    assert found.embedding is not None and np.array_equal(found.embedding.scores(*queries), network.scores(*queries))
     measured = case("model.ensemble=yes")
     ranked = rank_test(measured, KNOWN, with_parts=True)
     assert ranking_report(measured, ranked)["network"][0]["metrics"]["mr"] == ranked.network[0].ranks.mean()
@@ -209,14 +199,16 @@ def test_a_newcomer_the_model_never_heard_of_is_embedded_by_its_facts():
 
 def test_in_the_world_of_a_model_without_final_fit_those_held_out_are_newcomers():
     fitted, bundle = trained("training.final_fit=no")
-    seen = World.of(bundle, DATASET)
+    seen = Alignment.of(bundle, DATASET)
+    facts = Graph.build(seen.observed.entities, seen.observed.relations, seen.facts)
     known, trained_on = set(DATASET.known_facts().named()), set(bundle.observed.named())
-    assert set(seen.dataset.observed.named()) == trained_on < known
-    assert set(seen.dataset.auxiliary.named()) == known - trained_on
+    assert set(seen.observed.named()) == trained_on < known
+    assert set(facts.named()) == known - trained_on
     held_out = {fitted.dataset.entities[int(e)] for e in fitted.dataset.newcomers}
-    assert held_out and held_out < {seen.dataset.entities[int(e)] for e in seen.dataset.newcomers}
-    assert seen.dataset.entities.names_of(seen.entities) == list(DATASET.entities)
-    assert list(seen.dataset.entities)[: len(bundle.observed.entities)] == list(bundle.observed.entities)
+    newcomers = {name for fact in facts.named() for name in fact[::2]}
+    assert held_out and held_out < newcomers
+    assert seen.observed.entities.names_of(seen.entities) == list(DATASET.entities)
+    assert list(seen.observed.entities)[: len(bundle.observed.entities)] == list(bundle.observed.entities)
 
 
 def test_of_a_relation_that_the_model_lacks_it_says_nothing():
@@ -257,7 +249,7 @@ def test_ranks_are_those_of_each_question_by_itself():
 
 def test_the_rules_alone_answer_as_without_a_model():
     fitted = trained()[0]
-    ranker = RuleRanker.build(fitted.rules, DATASET.own_facts, DATASET.observed)
+    ranker = rule_scorer(fitted)
     expected = evaluate_under(DATASET, ranker, [KNOWN])[0]
     assert np.array_equal(rank_test(case(), KNOWN, with_parts=True).rules[0].ranks, expected.ranks)
     assert expected.ranks.max() < 3  # who lives in a city is a citizen of its land

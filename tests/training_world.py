@@ -98,7 +98,7 @@ def choosing(encoder: str) -> tuple[str, ...]:
 
 def weights(fitted: Fitted) -> dict[str, bytes]:
     """Every trained number, to the bit."""
-    found = {**fitted.model.state_dict(), "labels": fitted.labels}
+    found = {**fitted.model.embedding.state_dict(), "labels": fitted.model.labels}
     return {name: value.cpu().numpy().tobytes() for name, value in found.items()}
 
 
