@@ -6,14 +6,15 @@ what several numbers of samples find.
 
 import time
 from collections import Counter, defaultdict
+from functools import partial
 
 import numpy as np
 
 from harness import Bar, best_of, data_folder, finish, in_child
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, TripleArray, Vocabulary
+from newcomer.rules.mining.chain_counting import ChainLimits
 from newcomer.rules.mining.chains import mine_chains
-from newcomer.rules.mining.chains_counting import ChainLimits
 from newcomer.rules.mining.constants import ConstantLimits, mine_constants
 from newcomer.rules.rule import Kind, RuleSet
 
@@ -24,7 +25,7 @@ MEMORY_BAR = 150.0  # MB, beyond what importing and reading took
 LOAD = """
 from newcomer.data import load_dataset
 from newcomer.rules.mining.chains import mine_chains
-from newcomer.rules.mining.chains_counting import ChainLimits
+from newcomer.rules.mining.chain_counting import ChainLimits
 from newcomer.rules.mining.constants import ConstantLimits, mine_constants
 graph = load_dataset("fb15k-subject-10").observed
 """
@@ -66,7 +67,7 @@ def plain_constants(graph: Graph, limits: ConstantLimits) -> int:
 
 def speed_of_constants() -> Bar:
     graph, limits = synthetic(10_000, 100_000, 20), ConstantLimits(kinds=(Kind.CONSTANT,))
-    found = len(mine_constants(graph, limits, THREADS).rules)
+    found = len(mine_constants(graph, limits, THREADS))
     compiled = best_of(3, lambda: mine_constants(graph, limits, THREADS))
     started = time.perf_counter()
     assert plain_constants(graph, limits) == found > 0
@@ -116,8 +117,8 @@ def constants_of(graph: Graph) -> Bar:
     for support in (5, 3):
         for confidence in (0.3, 0.1, 0.05):
             limits = ConstantLimits(min_support=support, min_confidence=confidence)
-            results = [mine_constants(graph, limits, THREADS) for _ in range(3)]
-            seconds, kinds = min(result.seconds for result in results), results[0].rules.kinds
+            kinds = mine_constants(graph, limits, THREADS).kinds
+            seconds = best_of(3, partial(mine_constants, graph, limits, THREADS))
             counts = [int((kinds == kind).sum()) for kind in limits.kinds]
             print(f"{support:>12}{confidence:>12}{counts[0]:>12,}{counts[1]:>10,}{seconds:>8.2f} s")
             slowest = max(slowest, seconds)
@@ -129,8 +130,9 @@ def chains_of(graph: Graph) -> Bar:
     mine_chains(graph, ChainLimits(samples=100_000), threads=THREADS)
     seconds = 0.0
     for samples in (1_000_000, 5_000_000, ChainLimits().samples):
+        started = time.perf_counter()
         result = mine_chains(graph, ChainLimits(samples, min_support=3), threads=THREADS)
-        smoothed, seconds = result.rules.smoothed_confidence, result.seconds
+        smoothed, seconds = result.rules.smoothed_confidence, time.perf_counter() - started
         print(
             f"{samples:>12,}{result.candidates:>12,}{len(result.rules):>10,}{int(result.exact.sum()):>10,}"
             f"{int((smoothed >= 0.3).sum()):>10,}{int((smoothed >= 0.5).sum()):>10,}{seconds:>8.2f} s"

@@ -17,7 +17,7 @@ from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import evaluate, queries_of
 from newcomer.models.ensemble import FEATURES, KINDS, LINK, UNKNOWN, EnsembleScorer, features_of, ranks_of, voices
 from newcomer.models.serialisation import BLEND
-from newcomer.rules.mining.plan import mine_rules
+from newcomer.rules.mining import mine_rules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.similarity import Company
 from newcomer.training.ensemble import THINNED

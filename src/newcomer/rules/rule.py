@@ -1,7 +1,7 @@
 """Rules and their figures: a table of many (`RuleSet`), a view of one (`Rule`), and the text that people read.
 
 A rule concludes ``r(x,y)``. The relations of its body are *oriented*: id ``r`` below ``R`` goes from head to tail,
-``r + R`` from tail to head. Kinds, with bodies as walks from x:
+``r + R`` from tail to head. Kinds, with bodies as chains from x to y:
 
     ONE       r1: x -> y                          likes(x,y) => knows(x,y)
     TWO       r1: x -> z, r2: z -> y              borders(x,z), in_region(z,y) => in_region(x,y)
@@ -47,7 +47,7 @@ class Kind(IntEnum):
     EXISTS = 6
 
 
-ABOUT_ONE_VARIABLE = (Kind.CONSTANT, Kind.EXISTS)
+UNARY_KINDS = (Kind.CONSTANT, Kind.EXISTS)  # about one variable: their head holds a constant
 
 
 class Variable(str):
@@ -65,6 +65,7 @@ class Atom(NamedTuple):
 
 
 X, Y, Z, W, ANYONE = (Variable(name) for name in ("x", "y", "z", "w", "_"))
+CHAIN_STOPS = {Kind.ONE: (X, Y), Kind.TWO: (X, Z, Y), Kind.THREE: (X, Z, W, Y)}  # the variables along a body
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,23 @@ class Rule:
 
     def atoms(self, num_relations: int) -> tuple[Atom, list[Atom]]:
         """The head and the body with variables x, y, z, w."""
-        return _atoms(self, num_relations)
+        size, relations = num_relations, (self.body1, self.body2, self.body3)
+        if self.kind in UNARY_KINDS:
+            variable = X if self.head < size else Y
+            end: Variable | int = self.body_constant if self.kind == Kind.CONSTANT else ANYONE
+            head = _oriented(self.head, size, variable, self.head_constant)
+            return head, [_oriented(self.body1, size, variable, end)]
+        if self.kind == Kind.BOTH:
+            return Atom(self.head, X, Y), [_oriented(r, size, X, Y) for r in relations[:2]]
+        stops = CHAIN_STOPS[self.kind]
+        steps = zip(relations, stops[:-1], stops[1:], strict=False)
+        return Atom(self.head, X, Y), [_oriented(r, size, a, b) for r, a, b in steps]
 
     def text(self, relations: Vocabulary, entities: Vocabulary | None = None) -> str:
         """The rule as people write it; `parse_rule` reads it back."""
         head, body = self.atoms(len(relations))
-        return (
-            ", ".join(_atom_text(a, relations, entities) for a in body) + " => " + _atom_text(head, relations, entities)
-        )
+        *premises, conclusion = (_atom_text(atom, relations, entities) for atom in (*body, head))
+        return ", ".join(premises) + " => " + conclusion
 
 
 def _share(part: int, whole: int, more: int = 0) -> float:
@@ -154,7 +164,7 @@ class RuleSet:
 
     @classmethod
     def of_columns(cls, num_relations: int, rules: int, **columns: Any) -> "RuleSet":
-        """From some columns (arrays or single numbers); the others say "none" or "not counted"."""
+        """From some columns (arrays or single numbers); all others are "none" or "not counted"."""
         given = {name: columns.get(name, NONE) for name in COLUMNS}
         return cls(
             num_relations, **{k: v if isinstance(v, np.ndarray) else np.full(rules, v) for k, v in given.items()}
@@ -237,23 +247,8 @@ def concatenate_rules(parts: Sequence[RuleSet], num_relations: int) -> RuleSet:
 
 
 def _oriented(relation: int, num_relations: int, start: Variable | int, end: Variable | int) -> Atom:
-    """The plain atom of a walk from ``start`` to ``end``."""
+    """The plain atom of an oriented relation from ``start`` to ``end``."""
     return Atom(relation, start, end) if relation < num_relations else Atom(relation - num_relations, end, start)
-
-
-def _atoms(rule: Rule, size: int) -> tuple[Atom, list[Atom]]:
-    if rule.kind in ABOUT_ONE_VARIABLE:
-        variable = X if rule.head < size else Y
-        end: Variable | int = rule.body_constant if rule.kind == Kind.CONSTANT else ANYONE
-        body = [_oriented(rule.body1, size, variable, end)]
-        return _oriented(rule.head, size, variable, rule.head_constant), body
-    stops = {Kind.ONE: (X, Y), Kind.TWO: (X, Z, Y), Kind.THREE: (X, Z, W, Y)}
-    relations = (rule.body1, rule.body2, rule.body3)
-    if rule.kind == Kind.BOTH:
-        return Atom(rule.head, X, Y), [_oriented(r, size, X, Y) for r in relations[:2]]
-    walk = stops[rule.kind]
-    steps = zip(relations, walk[:-1], walk[1:], strict=False)
-    return Atom(rule.head, X, Y), [_oriented(r, size, a, b) for r, a, b in steps]
 
 
 def rule_of_atoms(head: Atom, body: Sequence[Atom], num_relations: int) -> Rule:
@@ -264,12 +259,12 @@ def rule_of_atoms(head: Atom, body: Sequence[Atom], num_relations: int) -> Rule:
     if isinstance(head.left, Variable) and isinstance(head.right, Variable):
         if head.left == head.right:
             raise ShapeError("the head's two variables are the same")
-        return _walk_rule(head, list(body), num_relations)
+        return _chain_rule(head, list(body), num_relations)
     return _constant_rule(head, body, num_relations)
 
 
 def _step(atom: Atom, start: Variable | int, size: int) -> tuple[int, Variable | int] | None:
-    """The oriented relation and the end of an atom walked from ``start``; None if it does not touch it."""
+    """The oriented relation and the end of an atom read from ``start``; None if it does not touch it."""
     if atom.left == start and type(atom.left) is type(start):
         return atom.relation, atom.right
     if atom.right == start and type(atom.right) is type(start):
@@ -277,7 +272,7 @@ def _step(atom: Atom, start: Variable | int, size: int) -> tuple[int, Variable |
     return None
 
 
-def _walk_rule(head: Atom, body: list[Atom], size: int) -> Rule:
+def _chain_rule(head: Atom, body: list[Atom], size: int) -> Rule:
     x, y = head.left, head.right
     if len(body) == 2 and all({atom.left, atom.right} == {x, y} for atom in body):
         first, second = sorted(_step(atom, x, size)[0] for atom in body)  # type: ignore[index]
@@ -288,16 +283,16 @@ def _walk_rule(head: Atom, body: list[Atom], size: int) -> Rule:
     while body:
         steps = [(atom, step) for atom in body if (step := _step(atom, here, size)) is not None]
         if len(steps) != 1:
-            raise ShapeError("the body is not a walk from the head's first variable to its second")
+            raise ShapeError("the body is not a chain from the head's first variable to its second")
         atom, (relation, here) = steps[0]
         body.remove(atom)
         taken.append(relation)
         if here in visited or not isinstance(here, Variable):
-            raise ShapeError("the body is not a walk from the head's first variable to its second")
+            raise ShapeError("the body is not a chain from the head's first variable to its second")
         visited.add(here)
     kinds = {1: Kind.ONE, 2: Kind.TWO, 3: Kind.THREE}
     if here != y or len(taken) not in kinds:
-        raise ShapeError("the body is not a walk of one to three atoms from the head's first variable to its second")
+        raise ShapeError("the body is not a chain of one to three atoms from the head's first variable to its second")
     return Rule(kinds[len(taken)], head.relation, *taken)
 
 
@@ -307,7 +302,7 @@ def _constant_rule(head: Atom, body: Sequence[Atom], size: int) -> Rule:
         raise ShapeError("a head with a constant needs a variable beside it and a body of one atom")
     step, conclusion = _step(body[0], variable, size), _step(head, variable, size)
     if step is None or conclusion is None or step[1] == variable:
-        raise ShapeError("the body does not speak of the head's variable")
+        raise ShapeError("the body does not hold the head's variable")
     (relation, end), (head_relation, constant) = step, conclusion
     if isinstance(end, Variable):
         return Rule(Kind.EXISTS, head_relation, relation, head_constant=int(constant))
@@ -344,19 +339,17 @@ def _atom_text(atom: Atom, relations: Vocabulary, entities: Vocabulary | None) -
 def parse_rule(text: str, relations: Vocabulary, entities: Vocabulary | None = None) -> Rule:
     """Read what `Rule.text` wrote (figures are not in it). Raises ValueError with the reason."""
     tokens = _tokens(text)
-    atoms: list[Atom] = []
-    signs: list[str] = []
-    place = 0
-    while True:
-        atoms.append(_parse_atom(tokens[place : place + 6], relations, entities))
-        place += 6
-        if place == len(tokens):
-            break
-        signs.append(tokens[place][1])
-        place += 1
+    # Six tokens an atom, and a sign between two.
+    atoms = [_atom_of(tokens[start : start + 6], relations, entities) for start in range(0, len(tokens) + 1, 7)]
+    signs = [sign for _, sign in tokens[6::7]]
     if signs != [","] * (len(atoms) - 2) + ["=>"]:
         raise ValueError("expected atoms with commas between them, then one '=>' and one atom")
     return rule_of_atoms(atoms[-1], atoms[:-1], len(relations))
+
+
+def parse_atom(text: str, relations: Vocabulary, entities: Vocabulary | None = None) -> Atom:
+    """Read one atom of a rule's text. Raises ValueError with the reason."""
+    return _atom_of(_tokens(text), relations, entities)
 
 
 def names_in(text: str) -> tuple[set[str], set[str]]:
@@ -374,7 +367,7 @@ def names_in(text: str) -> tuple[set[str], set[str]]:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    """(what it is, value) for each word and sign of a rule."""
+    """(quoted, plain or sign; value) for each word and sign of a rule."""
     found, place, end = [], 0, len(text.rstrip())
     while place < end:
         match = _TOKEN.match(text, place)
@@ -387,17 +380,17 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _parse_atom(tokens: Sequence[tuple[str, str]], relations: Vocabulary, entities: Vocabulary | None) -> Atom:
+def _atom_of(tokens: Sequence[tuple[str, str]], relations: Vocabulary, entities: Vocabulary | None) -> Atom:
     signs = [value if kind == "sign" else "name" for kind, value in tokens]
     if signs != ["name", "(", "name", ",", "name", ")"]:
         raise ValueError("expected an atom such as relation(x,y)")
     relation = relations.id(tokens[0][1])
     if relation < 0:
         raise ValueError(f"unknown relation {tokens[0][1]!r}")
-    return Atom(relation, _parse_term(tokens[2], entities), _parse_term(tokens[4], entities))
+    return Atom(relation, _term_of(tokens[2], entities), _term_of(tokens[4], entities))
 
 
-def _parse_term(token: tuple[str, str], entities: Vocabulary | None) -> Variable | int:
+def _term_of(token: tuple[str, str], entities: Vocabulary | None) -> Variable | int:
     kind, name = token
     if kind == "plain" and name in _VARIABLES:
         return _VARIABLES[name]

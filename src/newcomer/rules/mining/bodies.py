@@ -11,7 +11,7 @@ import numpy as np
 
 from newcomer.graph import Ids, Offsets
 from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.mining.horn_index import MiningIndex
+from newcomer.rules.mining.index import MiningIndex
 
 
 class Portion(NamedTuple):

@@ -5,7 +5,6 @@ See `newcomer.rules.mining.chains` for what is counted and how.
 
 import math
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,9 +13,8 @@ import numpy as np
 
 from newcomer.graph import Graph, Ids, Mask, Offsets
 from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.limits import require
-from newcomer.rules.mining.horn import tail_side
-from newcomer.rules.mining.horn_index import MiningIndex
+from newcomer.rules.limits import require_caps, require_counts, require_shares
+from newcomer.rules.mining.index import MiningIndex, row_offsets, tail_side
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
 BODIES = 4096  # bodies counted between two looks at the clock
@@ -31,7 +29,6 @@ class ChainLimits:
     ``samples`` is the budget. ``seconds`` ends sampling and counting early: the most often hit are counted first, and
     half of the time is for sampling. ``min_confidence`` is of smoothed confidence. ``max_candidates`` keeps those most
     often hit. ``max_steps`` bounds the work on a body: no new start is taken once so many edges have been walked.
-    ``max_rules`` keeps the best by smoothed confidence, then support, then canonical order.
     """
 
     samples: int = 20_000_000
@@ -42,29 +39,25 @@ class ChainLimits:
     max_pairs: int = 2_000
     max_steps: int = 1_000_000
     max_candidates: int = 4_000_000
-    max_rules: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("samples", "min_hits", "min_support", "max_pairs", "max_steps", "max_candidates"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "an integer from 1")
-        require(0.0 <= self.min_confidence <= 1.0, "min_confidence", self.min_confidence, "a number from 0 to 1")
-        for name in ("seconds", "max_rules"):
-            value = getattr(self, name)
-            require(value is None or value > 0, name, value, "a number above 0, or None for no limit")
+        require_counts(self, "samples", "min_hits", "min_support", "max_pairs", "max_steps", "max_candidates")
+        require_shares(self, "min_confidence")
+        require_caps(self, "seconds")
 
 
 class Clock:
     """Whether a share of the time is used up."""
 
-    def __init__(self, started: float, seconds: float | None) -> None:
-        self._started, self._seconds = started, math.inf if seconds is None else seconds
+    def __init__(self, seconds: float | None) -> None:
+        self._started, self._seconds = time.monotonic(), math.inf if seconds is None else seconds
 
     def is_past(self, share: float) -> bool:
         return time.monotonic() - self._started > share * self._seconds
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class ChainCandidates:
     """Rules to be counted: body ``i`` with the heads ``starts[i]:starts[i + 1]``; the most often hit bodies first."""
 
     bodies: Offsets
@@ -72,12 +65,12 @@ class Candidates:
     heads: Ids
 
     @classmethod
-    def of(cls, bodies: Offsets, heads: Ids, hits: Offsets) -> "Candidates":
+    def of(cls, bodies: Offsets, heads: Ids, hits: Offsets) -> "ChainCandidates":
         """From one row a rule, sorted by body, then head."""
         firsts = np.flatnonzero(np.diff(bodies, prepend=-1))
         sizes = np.diff(np.append(firsts, len(bodies)))
         order = np.argsort(-np.add.reduceat(hits, firsts), kind="stable") if len(firsts) else firsts
-        starts = np.concatenate([[0], np.cumsum(sizes[order])])
+        starts = row_offsets(sizes[order])
         rows = np.repeat(firsts[order] - starts[:-1], sizes[order]) + np.arange(len(bodies))
         return cls(bodies[firsts[order]], starts, heads[rows])
 
@@ -98,7 +91,7 @@ class _Scratch(NamedTuple):
     list_ends: Offsets
 
 
-class Counter:
+class ChainCounter:
     """Counts candidates and keeps the rules."""
 
     def __init__(self, graph: Graph, index: MiningIndex, limits: ChainLimits, seed: int) -> None:
@@ -111,26 +104,26 @@ class Counter:
         self._parts: list[tuple[RuleSet, Mask]] = []
         self.counted = 0
 
-    def run(self, pool: ThreadPoolExecutor, workers: int, clock: Clock, candidates: Candidates) -> None:
+    def run(self, pool: ThreadPoolExecutor, workers: int, clock: Clock, candidates: ChainCandidates) -> None:
         """Count the candidates, the most often hit first, while there is time."""
         scratch = [self._new_scratch() for _ in range(workers)]
-        for batch in _batches(len(candidates.bodies), BODIES):
+        for start in range(0, len(candidates.bodies), BODIES):
             if clock.is_past(1.0):
                 return
+            stop = min(start + BODIES, len(candidates.bodies))
             # Each thread takes every n-th body, with scratch space of its own.
-            jobs = [(np.arange(batch.start + i, batch.stop, workers), scratch[i]) for i in range(workers)]
-            parts = pool.map(lambda job: self._count(candidates, *job), jobs)
-            self._parts.extend(parts)
-            self.counted += int(candidates.starts[batch.stop] - candidates.starts[batch.start])
+            shares = [np.arange(start + i, stop, workers) for i in range(workers)]
+            self._parts.extend(pool.map(lambda *job: self._count(candidates, *job), shares, scratch))
+            self.counted = int(candidates.starts[stop])
 
     def _new_scratch(self) -> _Scratch:
         a, b, c, d, e, f, g = np.zeros((7, self._entities), dtype=np.int64)
         return _Scratch(np.zeros(1, dtype=np.int64), a, b, c, d, e, f, g)
 
-    def _count(self, candidates: Candidates, which: Offsets, scratch: _Scratch) -> tuple[RuleSet, Mask]:
+    def _count(self, candidates: ChainCandidates, which: Offsets, scratch: _Scratch) -> tuple[RuleSet, Mask]:
         limits = self._limits
         starts, sizes = candidates.starts[which], candidates.starts[which + 1] - candidates.starts[which]
-        places = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+        places = row_offsets(sizes)
         heads = candidates.heads[np.repeat(starts - places[:-1], sizes) + np.arange(places[-1])]
         bodies = candidates.bodies[which]
         support, pca, pairs, exact = _count_bodies(
@@ -150,15 +143,7 @@ class Counter:
         rules = concatenate_rules([part for part, _ in self._parts], self._size)
         exact = np.concatenate([np.empty(0, dtype=bool), *(part for _, part in self._parts)])
         order = rules.canonical_order()
-        if self._limits.max_rules is not None and len(rules) > self._limits.max_rules:
-            smoothed, support = rules.smoothed_confidence[order], rules.support[order]
-            order = order[np.sort(np.lexsort([-support, -smoothed])[: self._limits.max_rules])]
         return rules.where(order), exact[order]
-
-
-def _batches(size: int, most: int) -> Iterator[slice]:
-    for start in range(0, size, most):
-        yield slice(start, min(start + most, size))
 
 
 @compiled
@@ -243,7 +228,7 @@ def _count_facts(
     index: MiningIndex, x: int, stamp: int, pairs: int, heads: Ids, by_tail: Mask, scratch: _Scratch,
     support: Offsets, pca: Offsets,
 ) -> None:  # fmt: skip
-    """What the pairs of one start add to each head's support, and to PCA bodies that look at x."""
+    """What the pairs of one start add to each head's support, and to PCA body pairs that look at x."""
     for i in range(len(heads)):
         group = _group_of(index.group_offsets, index.group_relations, x, heads[i])
         if group < 0:
@@ -259,7 +244,7 @@ def _count_facts(
 def _count_known_ends(
     index: MiningIndex, ends: Ends, heads: Ids, by_tail: Mask, scratch: _Scratch, pca: Offsets
 ) -> None:
-    """Add up the PCA bodies that look at y, and forget who was reached."""
+    """Add up the PCA body pairs that look at y, and forget which were reached."""
     size = len(by_tail)
     for place in range(len(ends)):
         y = ends[place, 0]

@@ -8,8 +8,8 @@ chain and 1 + 2R + b2 for an intersection; atoms are oriented relations.
 import numpy as np
 
 from newcomer.graph import Ids, Offsets
-from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.mining.horn_index import MiningIndex
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound
+from newcomer.rules.mining.index import MiningIndex
 
 FREE = -1
 Table = tuple[Offsets, Ids, Ids]  # body codes, the last triple that counted each, counts
@@ -65,7 +65,7 @@ def _add(table: Table, key: int, stamp: int) -> int:
 
 
 @compiled
-def _at_least(table: Table, minimum: int) -> tuple[bool, Offsets, Ids]:
+def _at_least(table: Table, minimum: int) -> tuple[Offsets, Ids]:
     """The bodies counted at least ``minimum`` (>= 1) times, and their counts."""
     keys, _, counts = table
     kept = 0
@@ -73,19 +73,13 @@ def _at_least(table: Table, minimum: int) -> tuple[bool, Offsets, Ids]:
         if counts[i] >= minimum:
             keys[kept], counts[kept] = keys[i], counts[i]
             kept += 1
-    return True, keys[:kept].copy(), counts[:kept].copy()
-
-
-@compiled
-def _turned(relation: int, relations: int) -> int:
-    """The inverse of an oriented relation."""
-    return relation - relations if relation >= relations else relation + relations
+    return keys[:kept].copy(), counts[:kept].copy()
 
 
 @compiled
 def link_support(
     index: MiningIndex, head: int, relations: int, one: bool, both: bool, minimum: int
-) -> tuple[bool, Offsets, Ids]:
+) -> tuple[Offsets, Ids]:
     """One-atom bodies and intersections of a head relation: other relations that hold between the same two ends."""
     width = 4 * relations + 1
     table = _new_table(64)
@@ -158,9 +152,9 @@ def _add_chains(
         for j in range(index.link_starts[b_link], index.link_starts[b_link + 1]):
             last = index.link_relations[j]  # leads from b to z: read from z it is inverse
             if swapped:
-                fresh += _add(table, last * width + 1 + _turned(first, relations), stamp)
+                fresh += _add(table, last * width + 1 + inverse_of(first, relations), stamp)
             else:
-                fresh += _add(table, first * width + 1 + _turned(last, relations), stamp)
+                fresh += _add(table, first * width + 1 + inverse_of(last, relations), stamp)
     return fresh
 
 
@@ -169,10 +163,10 @@ def chain_support(
     index: MiningIndex, head: int, relations: int, swapped: bool, minimum: int, part: int, parts: int, most: int,
     mark: Offsets, met: Offsets,
 ) -> tuple[bool, Offsets, Ids]:  # fmt: skip
-    """Chains of two atoms for a head relation, walked from its tails if ``swapped``.
+    """Whether the table fits, and the chains of two atoms for a head relation, found from its tails if ``swapped``.
 
     ``part`` of ``parts`` takes the chains whose first step is ``part`` modulo ``parts``: when the table would need more
-    than ``most`` places the answer begins with False, and the caller asks again in smaller parts.
+    than ``most`` places it does not fit, and the caller asks again in smaller parts.
     """
     table = _new_table(256)
     used, stamp = 0, 0
@@ -202,4 +196,5 @@ def chain_support(
                 used += _add_chains(index, a_link, b_link, relations, swapped, part, parts, table, stamp)
         if marked:
             _mark(index, a, mark, False)
-    return _at_least(table, minimum)
+    codes, counts = _at_least(table, minimum)
+    return True, codes, counts
