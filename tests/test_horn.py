@@ -185,7 +185,7 @@ def test_little_memory_gives_the_same_rules(memory_limit: int, monkeypatch: pyte
     everything = table(mine_horn(graph, EVERYTHING).rules)
 
     def watched(*arguments: int) -> object:
-        parts.append(arguments[6])
+        parts.append(arguments[5])
         return chain_support(*arguments)
 
     chain_support: Callable[..., object] = horn.chain_support

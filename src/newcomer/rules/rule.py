@@ -8,9 +8,9 @@ A rule concludes ``r(x,y)``. The relations of its body are *oriented*: id ``r`` 
     BOTH      r1: x -> y and r2: x -> y, r1 < r2  visits(x,y), likes(x,y) => knows(x,y)
     THREE     r1: x -> z, r2: z -> w, r3: w -> y
     CONSTANT  r1: x -> c2, head x -> c            speaks(x,French) => lives_in(x,France)
-    EXISTS    r1: x -> anyone, head x -> c        plays_for(x,_) => is_a(x,athlete)
+    EXISTS    r1: x -> any y, head x -> c         plays_for(x,_) => is_a(x,athlete)
 
-The last two speak of one variable. Their head is oriented as well: ``r + R`` means that the variable is the tail, as in
+The last two are about one variable. Their head is oriented as well: with ``r + R`` the variable is the tail, as in
 ``in_region(y,Europe) => has_country(EU,y)``.
 """
 
@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ NONE = -1  # no such atom, no such constant
 UNCOUNTED = -1  # a figure that the source of the rule did not give
 SMOOTHING = 5  # body pairs more that are taken to have failed: small counts are trusted less
 Shares = npt.NDArray[np.float64]
+Share = TypeVar("Share")
 
 
 class ShapeError(ValueError):
@@ -64,12 +65,40 @@ class Atom(NamedTuple):
     right: Variable | int
 
 
-X, Y, Z, W, ANYONE = (Variable(name) for name in ("x", "y", "z", "w", "_"))
+X, Y, Z, W, ANY = (Variable(name) for name in ("x", "y", "z", "w", "_"))
 CHAIN_STOPS = {Kind.ONE: (X, Y), Kind.TWO: (X, Z, Y), Kind.THREE: (X, Z, W, Y)}  # the variables along a body
 
 
+class Confidences(Generic[Share]):
+    """The shares that follow from the counts: one of each for a rule, a column of each for many."""
+
+    def share(self, whole: str, more: int = 0) -> Share:
+        """Support / a count (and so many more); NaN where one of the two is not counted, 0 for nothing of nothing."""
+        raise NotImplementedError
+
+    @property
+    def head_coverage(self) -> Share:
+        """The share of the head relation's facts that a rule concludes."""
+        return self.share("head_size")
+
+    @property
+    def confidence(self) -> Share:
+        """The share of the body's pairs for which the head is a fact."""
+        return self.share("body_size")
+
+    @property
+    def pca_confidence(self) -> Share:
+        """The same among the pairs of which something is known: see `newcomer.rules.mining.horn`."""
+        return self.share("pca_body_size")
+
+    @property
+    def smoothed_confidence(self) -> Share:
+        """Confidence as if five more body pairs had failed: trusts small counts less."""
+        return self.share("body_size", SMOOTHING)
+
+
 @dataclass(frozen=True)
-class Rule:
+class Rule(Confidences[float]):
     """One rule: ids as in the columns of `RuleSet`, figures as integers."""
 
     kind: Kind
@@ -84,32 +113,18 @@ class Rule:
     pca_body_size: int = UNCOUNTED
     head_size: int = UNCOUNTED
 
-    @property
-    def head_coverage(self) -> float:
-        """The share of the head relation's facts that the rule concludes."""
-        return _share(self.support, self.head_size)
-
-    @property
-    def confidence(self) -> float:
-        """The share of the body's pairs for which the head is a fact."""
-        return _share(self.support, self.body_size)
-
-    @property
-    def pca_confidence(self) -> float:
-        """The same among the pairs of which something is known: see `newcomer.rules.mining.horn`."""
-        return _share(self.support, self.pca_body_size)
-
-    @property
-    def smoothed_confidence(self) -> float:
-        """Confidence as if five more body pairs had failed: trusts small counts less."""
-        return _share(self.support, self.body_size, SMOOTHING)
+    def share(self, whole: str, more: int = 0) -> float:
+        part, total = self.support, getattr(self, whole)
+        if part < 0 or total < 0:
+            return float("nan")
+        return float(part / (total + more)) if total + more > 0 else 0.0
 
     def atoms(self, num_relations: int) -> tuple[Atom, list[Atom]]:
         """The head and the body with variables x, y, z, w."""
         size, relations = num_relations, (self.body1, self.body2, self.body3)
         if self.kind in UNARY_KINDS:
             variable = X if self.head < size else Y
-            end: Variable | int = self.body_constant if self.kind == Kind.CONSTANT else ANYONE
+            end: Variable | int = self.body_constant if self.kind == Kind.CONSTANT else ANY
             head = _oriented(self.head, size, variable, self.head_constant)
             return head, [_oriented(self.body1, size, variable, end)]
         if self.kind == Kind.BOTH:
@@ -125,14 +140,8 @@ class Rule:
         return ", ".join(premises) + " => " + conclusion
 
 
-def _share(part: int, whole: int, more: int = 0) -> float:
-    if part < 0 or whole < 0:
-        return float("nan")
-    return part / (whole + more) if whole + more > 0 else 0.0
-
-
 @dataclass(frozen=True, eq=False)
-class RuleSet:
+class RuleSet(Confidences[Shares]):
     """Many rules as columns; row ``i`` of every column belongs to rule ``i``. Columns given become read-only."""
 
     num_relations: int
@@ -190,25 +199,11 @@ class RuleSet:
     def __repr__(self) -> str:
         return f"RuleSet({len(self):,} rules over {self.num_relations:,} relations)"
 
-    @property
-    def head_coverage(self) -> Shares:
-        """Support / facts of the head's relation, for each rule."""
-        return _shares(self.support, self.head_size)
-
-    @property
-    def confidence(self) -> Shares:
-        """Support / body pairs."""
-        return _shares(self.support, self.body_size)
-
-    @property
-    def pca_confidence(self) -> Shares:
-        """Support / PCA body pairs."""
-        return _shares(self.support, self.pca_body_size)
-
-    @property
-    def smoothed_confidence(self) -> Shares:
-        """Support / (body pairs + 5)."""
-        return _shares(self.support, self.body_size, SMOOTHING)
+    def share(self, whole: str, more: int = 0) -> Shares:
+        part, total = self.support, getattr(self, whole)
+        shares: Shares = np.divide(part, total + more, out=np.zeros(len(part)), where=total + more > 0)
+        shares[(part < 0) | (total < 0)] = np.nan
+        return shares
 
     def where(self, which: Mask | npt.NDArray[np.integer]) -> "RuleSet":
         """The rules under a mask, or at these rows in this order."""
@@ -232,13 +227,6 @@ FIGURES = ("support", "body_size", "pca_body_size", "head_size")
 COLUMNS = tuple(f.name for f in fields(RuleSet) if f.name != "num_relations")
 
 
-def _shares(part: Offsets, whole: Offsets, more: int = 0) -> Shares:
-    total = whole + more
-    shares = np.divide(part, total, out=np.zeros(len(part)), where=total > 0)
-    shares[(part < 0) | (whole < 0)] = np.nan
-    return shares
-
-
 def concatenate_rules(parts: Sequence[RuleSet], num_relations: int) -> RuleSet:
     """Rule sets one after the other."""
     if not parts:
@@ -254,7 +242,7 @@ def _oriented(relation: int, num_relations: int, start: Variable | int, end: Var
 def rule_of_atoms(head: Atom, body: Sequence[Atom], num_relations: int) -> Rule:
     """The rule that these atoms write, whatever its variables are called and in whatever order its body stands.
 
-    A variable that occurs once stands for "anyone". Raises ShapeError, with the reason, for a shape no kind has.
+    A variable that occurs once stands for any entity. Raises ShapeError, with the reason, for a shape no kind has.
     """
     if isinstance(head.left, Variable) and isinstance(head.right, Variable):
         if head.left == head.right:
@@ -311,7 +299,7 @@ def _constant_rule(head: Atom, body: Sequence[Atom], size: int) -> Rule:
 
 _PLAIN = re.compile(r"[\w./:#@+-]+")
 _TOKEN = re.compile(r'\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<plain>[\w./:#@+-]+)|(?P<sign>=>|[(),]))')
-_VARIABLES = {str(v): v for v in (X, Y, Z, W, ANYONE)}
+_VARIABLES = {str(v): v for v in (X, Y, Z, W, ANY)}
 
 
 def is_plain(name: str) -> bool:

@@ -37,7 +37,7 @@ def write_amie(
     entities: Vocabulary | None = None,
     tail_side: Mask | None = None,
 ) -> None:
-    """Write AMIE's listing; ``tail_side`` says whose functional variable is y."""
+    """Write AMIE's listing; ``tail_side`` marks relations whose functional variable is y."""
     write_text(path, (_line(rule, path, relations, entities, tail_side) for rule in rules))
 
 
@@ -93,7 +93,7 @@ def _atom(words: list[str], relations: Vocabulary, entities: Vocabulary | None) 
 
 
 def _known(name: str, vocabulary: Vocabulary | None, what: str) -> int:
-    """A name's id; RDF's angle brackets may stand round it."""
+    """A name's id; it may be in RDF's angle brackets."""
     identifier = -1 if vocabulary is None else vocabulary.id(name)
     if identifier < 0 and vocabulary is not None and name.startswith("<") and name.endswith(">"):
         identifier = vocabulary.id(name[1:-1])

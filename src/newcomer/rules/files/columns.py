@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from newcomer.graph import Ids, Mask, Offsets, Vocabulary
 from newcomer.rules.rule import (
-    ANYONE,
+    ANY,
     FIGURES,
     NONE,
     UNARY_KINDS,
@@ -42,10 +42,10 @@ from newcomer.rules.rule import (
 
 RELATION_COLUMNS = ("heads", "body1", "body2", "body3")
 CONSTANT_COLUMNS = ("head_constants", "body_constants")
-SLOTS = RELATION_COLUMNS + CONSTANT_COLUMNS  # what digits stand for in the text of a shape
+SLOTS = RELATION_COLUMNS + CONSTANT_COLUMNS  # what digits mean in the text of a shape
 ATOMS_OF_BODY = {Kind.ONE: 1, Kind.TWO: 2, Kind.BOTH: 2, Kind.THREE: 3, Kind.CONSTANT: 1, Kind.EXISTS: 1}
 MOST_ATOMS = 4
-TERMS = {str(variable): place for place, variable in enumerate((X, Y, Z, W, ANYONE))}
+TERMS = {str(variable): place for place, variable in enumerate((X, Y, Z, W, ANY))}
 CONSTANT_TERM = len(TERMS)
 FORMS = (len(TERMS) + 1) ** 2  # of an atom: what its left and right term are
 UNREAD = -1

@@ -19,17 +19,18 @@ is given, makes the result depend on the machine. Memory: 16 bytes for each of a
 few copies of them while they are sorted, and for each thread 56 bytes an entity and the ends of one body at a time.
 """
 
+import math
+import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import DatasetError
-from newcomer.graph import Graph, Ids, Mask, Offsets
+from newcomer.graph import Graph, Ids, Offsets
 from newcomer.rules.compiled import compiled, inverse_of, lower_bound
 from newcomer.rules.limits import require, thread_count
-from newcomer.rules.mining.chain_counting import MAX_SEED, ChainCandidates, ChainCounter, ChainLimits, Clock
+from newcomer.rules.mining.chain_counting import MAX_SEED, ChainCandidates, ChainCounter, ChainLimits
 from newcomer.rules.mining.index import MiningIndex, build_index
 from newcomer.rules.mining.plan import Progress
 from newcomer.rules.rule import RuleSet
@@ -40,40 +41,28 @@ MOST_RELATIONS = 32_767  # four relations of a rule still fit one 64-bit key
 Draws = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class ChainResult:
-    """The rules in canonical order, which of them have exact figures, and what was done for them."""
-
-    rules: RuleSet
-    exact: Mask
-    samples: int  # fewer than asked for where time was up
-    candidates: int  # rules with enough hits
-    counted: int  # of these, counted before time was up
-
-
 def mine_chains(
     graph: Graph,
     limits: ChainLimits | None = None,
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> ChainResult:
-    """Rules with bodies of three atoms; ``progress`` is called with (samples done, samples) after each round."""
+) -> RuleSet:
+    """Rules with bodies of three atoms, in canonical order; ``progress`` counts samples."""
     limits, workers = limits or ChainLimits(), thread_count(threads)
     require(0 <= seed <= MAX_SEED, "seed", seed, f"an integer from 0 to {MAX_SEED}")
     if graph.num_relations > MOST_RELATIONS:
         raise DatasetError(
             f"chains of three atoms take at most {MOST_RELATIONS:,} relations, not {graph.num_relations:,}"
         )
-    clock = Clock(limits.seconds)
+    started, seconds = time.monotonic(), math.inf if limits.seconds is None else limits.seconds
     index = build_index(graph)
     with ThreadPoolExecutor(workers) as pool:
         sampler = _Sampler(graph, index, limits, seed)
-        sampler.run(pool, workers, clock, progress)
-        candidates = sampler.candidates()
+        sampler.run(pool, workers, started + SAMPLING_SHARE * seconds, progress)
         counter = ChainCounter(graph, index, limits, seed)
-        counter.run(pool, workers, clock, candidates)
-    return ChainResult(*counter.rules(), sampler.samples, len(candidates), counter.counted)
+        counter.run(pool, workers, started + seconds, sampler.candidates())
+    return counter.rules()
 
 
 class _Sampler:
@@ -88,16 +77,16 @@ class _Sampler:
         self._keys, self._hits = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         self._fresh: list[Offsets] = []
         self._fresh_size = 0
-        self._rounds, self.samples = 0, 0
+        self._rounds, self._samples = 0, 0
 
-    def run(self, pool: ThreadPoolExecutor, workers: int, clock: Clock, progress: Progress | None) -> None:
+    def run(self, pool: ThreadPoolExecutor, workers: int, deadline: float, progress: Progress | None) -> None:
         """Sample until the budget is used up, or the time for it."""
-        while self.samples < self._limits.samples and not clock.is_past(SAMPLING_SHARE):
-            size = min(ROUND, self._limits.samples - self.samples)
+        while self._samples < self._limits.samples and time.monotonic() <= deadline:
+            size = min(ROUND, self._limits.samples - self._samples)
             self._round(pool, workers, size)
-            self._rounds, self.samples = self._rounds + 1, self.samples + size
+            self._rounds, self._samples = self._rounds + 1, self._samples + size
             if progress is not None:
-                progress(self.samples, self._limits.samples)
+                progress(self._samples, self._limits.samples)
 
     def _round(self, pool: ThreadPoolExecutor, workers: int, size: int) -> None:
         if len(self._triples) == 0:
@@ -126,12 +115,10 @@ class _Sampler:
         return facts
 
     def _merge(self) -> None:
-        keys, hits = np.unique(np.concatenate([np.empty(0, np.int64), *self._fresh]), return_counts=True)
-        keys, hits = np.concatenate([self._keys, keys]), np.concatenate([self._hits, hits])
-        order = np.argsort(keys, kind="stable")
-        keys, hits = keys[order], hits[order]
-        starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        keys, hits = keys[starts], np.add.reduceat(hits, starts) if len(starts) else hits
+        fresh = np.concatenate([np.empty(0, np.int64), *self._fresh])
+        weights = np.concatenate([self._hits, np.ones(len(fresh), np.int64)])
+        keys, which = np.unique(np.concatenate([self._keys, fresh]), return_inverse=True)
+        hits = np.bincount(which, weights, len(keys)).astype(np.int64)
         if len(keys) > self._limits.max_candidates:
             best = np.sort(np.argsort(-hits, kind="stable")[: self._limits.max_candidates])
             keys, hits = keys[best], hits[best]

@@ -2,7 +2,7 @@
 
     CONSTANT  r1(x,c2) => r(x,c)      EXISTS  r1(x,_) => r(x,c)
 
-Heads and bodies are oriented, so that x may stand on either side of both. Counts are of distinct x:
+Heads and bodies are oriented, so that x may be on either side of both. Counts are of distinct x:
 
     support        x with the body and the head
     body size      x with the body
@@ -13,15 +13,13 @@ A rule whose body is its head is left out. ``r(x,_) => r(x,c)`` is in: every x w
 support is the head's size and its confidence the share of c among the x that have r at all.
 
 A *type* is an oriented relation with a constant, or with any entity. For each head type the types of its members' edges
-are counted in an array with a place for each type, so the work is about the sum of squared degrees. Beside the graph,
+are counted in an array with an entry for each type, so the work is about the sum of squared degrees. Beside the graph,
 mining holds about 35 bytes an edge (inverses are edges too) for the index and 100 while that is built, 12 bytes a type
-for each thread, and 16 bytes a rule; the result has 60 bytes a rule. With ``max_rules`` no more than twice as many
-rules as are kept are held, and what one portion for each thread adds; a portion is about a 64th of the work, or the
-head atoms of one relation, whichever is more.
+for each thread, and 16 bytes a rule; the result has 60 bytes a rule.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,10 +28,10 @@ import numpy as np
 from newcomer.graph import Graph, Ids, Mask, Offsets
 from newcomer.rules.compiled import compiled
 from newcomer.rules.limits import require, require_caps, require_counts, require_shares, thread_count
-from newcomer.rules.mining.index import edge_owners, row_offsets, starts_group
+from newcomer.rules.mining.index import edge_owners, offsets_of, starts_group
 from newcomer.rules.mining.plan import Progress, best_rows
 from newcomer.rules.mining.threads import run_in_threads
-from newcomer.rules.rule import NONE, SMOOTHING, UNARY_KINDS, Kind, RuleSet
+from newcomer.rules.rule import NONE, UNARY_KINDS, Kind, RuleSet
 
 PORTIONS = 64
 Columns = tuple[Ids, Ids, Ids, Ids]  # head types, body types, support, PCA body size
@@ -66,29 +64,29 @@ def mine_constants(
     """All rules about one variable within the limits, in canonical order; the same for any number of threads."""
     limits, workers = limits or ConstantLimits(), thread_count(threads)
     types = build_types(graph, limits)
-    kept, portions = _Kept(types, limits.max_rules), _portions(types, limits)
-    lock, done = threading.Lock(), 0
+    portions, parts, lock = _portions(types, limits), list[Columns](), threading.Lock()
 
     def make_worker() -> Callable[[_Portion], None]:
         scratch = _Scratch(*np.zeros((3, len(types.relations)), dtype=np.int32))
 
         def work(portion: _Portion) -> None:
-            nonlocal done
             found = _count(types, portion, limits, scratch)
             with lock:
-                kept.add(found)
-                done += 1
+                parts.append(found)
                 if progress is not None:
-                    progress(done, len(portions))
+                    progress(len(parts), len(portions))
 
         return work
 
     run_in_threads(sorted(portions, key=lambda portion: -portion.work), make_worker, workers)
-    return kept.rules()
+    rules = _rules(types, parts).sorted()
+    if limits.max_rules is None:
+        return rules
+    return rules.where(best_rows(limits.max_rules, rules.smoothed_confidence, rules.support))
 
 
 class TypeIndex(NamedTuple):
-    """Types in canonical order: by relation, then constant; those with any entity come last.
+    """Types by relation, then constant; those with any entity come last.
 
     The rows hold only types that can be the body of a rule within the limits.
     """
@@ -106,13 +104,6 @@ class TypeIndex(NamedTuple):
     def with_constant(self) -> int:
         """How many types have a constant."""
         return len(self.relations) - 2 * self.num_relations
-
-    @property
-    def members_work(self) -> Offsets:
-        """For each type, how many row entries its members have."""
-        sums = row_offsets(np.diff(self.row_offsets)[self.members])
-        work: Offsets = np.diff(sums[self.member_offsets])
-        return work
 
 
 def build_types(graph: Graph, limits: ConstantLimits) -> TypeIndex:
@@ -137,9 +128,9 @@ def build_types(graph: Graph, limits: ConstantLimits) -> TypeIndex:
         relations=np.concatenate([relations, np.arange(2 * size)]).astype(np.int32),
         constants=np.concatenate([constants, np.full(2 * size, NONE)]).astype(np.int32),
         sizes=sizes,
-        member_offsets=row_offsets(sizes),
+        member_offsets=offsets_of(sizes),
         members=members,
-        row_offsets=row_offsets(np.bincount(row_owners, minlength=entities)),
+        row_offsets=offsets_of(np.bincount(row_owners, minlength=entities)),
         row_types=row_types[np.argsort(row_owners, kind="stable")],
     )
 
@@ -164,21 +155,17 @@ class _Portion(NamedTuple):
 def _portions(types: TypeIndex, limits: ConstantLimits) -> list[_Portion]:
     """Head types in portions of similar work; a relation is cut only if counting its PCA bodies anew is cheap."""
     heads = np.flatnonzero(types.sizes[: types.with_constant] >= limits.min_support)
-    work = types.members_work
+    # The work of a type: how many row entries its members have.
+    work = np.diff(offsets_of(np.diff(types.row_offsets)[types.members])[types.member_offsets])
     share = int(work[heads].sum()) / PORTIONS
     by_relation = np.searchsorted(types.relations[heads], np.arange(2 * types.num_relations + 1))
     portions: list[_Portion] = []
     for relation in np.flatnonzero(np.diff(by_relation)).tolist():
         own = heads[by_relation[relation] : by_relation[relation + 1]]
         most = max(share, 4.0 * int(work[types.with_constant + relation]), 1.0)
-        portions.extend(_cut(relation, own, work[own], most))
+        parts = min(int(work[own].sum() / most) + 1, len(own))
+        portions.extend(_Portion(relation, part, int(work[part].sum())) for part in np.array_split(own, parts))
     return portions
-
-
-def _cut(relation: int, heads: Offsets, work: Offsets, most: float) -> Iterator[_Portion]:
-    share = (np.cumsum(work) / most).astype(np.int64)
-    for part in np.split(np.arange(len(heads)), np.flatnonzero(np.diff(share)) + 1):
-        yield _Portion(relation, heads[part], int(work[part].sum()))
 
 
 class _Scratch(NamedTuple):
@@ -261,55 +248,19 @@ def _rules_of_heads(
     return head_column[:used].copy(), body_column[:used].copy(), support[:used].copy(), pca[:used].copy()
 
 
-class _Kept:
-    """The rules found so far; with ``most`` never many more than the best of them."""
-
-    def __init__(self, types: TypeIndex, most: int | None) -> None:
-        self._types, self._most = types, most
-        self._parts: list[Columns] = []
-        self._held = 0
-
-    def add(self, found: Columns) -> None:
-        """Take in one portion's rules."""
-        self._parts.append(found)
-        self._held += len(found[0])
-        if self._most is not None and self._held > 2 * self._most:
-            self._merge()
-
-    def _merge(self) -> Columns:
-        """All rules as one part in canonical order, the best of them if there is a limit."""
-        nothing = np.empty(0, dtype=np.int32)
-        merged = [np.concatenate([nothing, *columns]) for columns in zip(*self._parts, strict=True)] or [nothing] * 4
-        order = self._canonical_order(merged[0], merged[1])
-        heads, bodies, support, pca = (column[order] for column in merged)
-        if self._most is not None and len(heads) > self._most:
-            best = best_rows(self._most, support / (self._types.sizes[bodies] + SMOOTHING), support)
-            heads, bodies, support, pca = (column[best] for column in (heads, bodies, support, pca))
-        self._parts, self._held = [(heads, bodies, support, pca)], len(heads)
-        return heads, bodies, support, pca
-
-    def _canonical_order(self, heads: Ids, bodies: Ids) -> Offsets:
-        """As `RuleSet.canonical_order`, with fewer columns to sort by: types are in canonical order already."""
-        types, size = self._types, self._types.num_relations
-        head, with_any = types.relations[heads].astype(np.int64), bodies >= types.with_constant
-        block = ((head % max(size, 1)) * 2 + with_any) * 2 + (head >= size)
-        rows = heads.astype(np.int64) * len(types.relations) + bodies
-        return np.lexsort([rows, block * (2 * size) + types.relations[bodies]])
-
-    def rules(self) -> RuleSet:
-        """What was kept, in canonical order."""
-        heads, bodies, support, pca = self._merge()
-        types = self._types
-        return RuleSet.of_columns(
-            types.num_relations,
-            len(heads),
-            kinds=np.where(bodies < types.with_constant, Kind.CONSTANT, Kind.EXISTS),
-            heads=types.relations[heads],
-            body1=types.relations[bodies],
-            head_constants=types.constants[heads],
-            body_constants=types.constants[bodies],
-            support=support,
-            body_size=types.sizes[bodies],
-            pca_body_size=pca,
-            head_size=types.sizes[heads],
-        )
+def _rules(types: TypeIndex, parts: list[Columns]) -> RuleSet:
+    nothing = np.empty(0, dtype=np.int32)
+    heads, bodies, support, pca = (np.concatenate([nothing, *(part[column] for part in parts)]) for column in range(4))
+    return RuleSet.of_columns(
+        types.num_relations,
+        len(heads),
+        kinds=np.where(bodies < types.with_constant, Kind.CONSTANT, Kind.EXISTS),
+        heads=types.relations[heads],
+        body1=types.relations[bodies],
+        head_constants=types.constants[heads],
+        body_constants=types.constants[bodies],
+        support=support,
+        body_size=types.sizes[bodies],
+        pca_body_size=pca,
+        head_size=types.sizes[heads],
+    )

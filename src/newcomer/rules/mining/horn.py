@@ -26,7 +26,7 @@ import numpy as np
 
 from newcomer.graph import Graph, Ids, Offsets
 from newcomer.rules.limits import thread_count
-from newcomer.rules.mining.index import build_index, head_figures
+from newcomer.rules.mining.index import build_index, tail_side
 from newcomer.rules.mining.join_plan import BodyCounter, Candidates, JoinPlan
 from newcomer.rules.mining.plan import HORN_KINDS, MiningPlan, MiningResult, Progress
 from newcomer.rules.mining.support import chain_support, link_support
@@ -48,7 +48,7 @@ def mine_horn(
     """All rules of one and two atoms that a plan asks for; the same rules for any number of threads."""
     started = time.monotonic()
     miner = _Miner(graph, plan or MiningPlan(), thread_count(threads), started)
-    considered = miner.figures.sizes >= miner.plan.min_head_size
+    considered = miner.head_sizes >= miner.plan.min_head_size
     report = _Report(progress, 2 * int(considered.sum()))
     done = ~considered
     parts: list[RuleSet] = []  # heads rise from batch to batch, so the parts in a row are in canonical order
@@ -90,7 +90,7 @@ class _Miner:
         self.deadline = math.inf if plan.time_limit is None else started + plan.time_limit
         self.size, self.entities = graph.num_relations, graph.num_entities
         self.index = build_index(graph)
-        self.figures = head_figures(graph, self.index)
+        self.head_sizes, self.by_tail = graph.relation_counts.astype(np.int64), tail_side(graph)
         self._most_links = int(np.diff(self.index.link_offsets).max(initial=0))
 
     def run(self, heads: Offsets, report: _Report) -> Iterator[tuple[Offsets, RuleSet]]:
@@ -107,7 +107,7 @@ class _Miner:
         if self.plan.time_limit is None:
             yield heads
             return
-        triples = np.cumsum(self.figures.sizes[heads])
+        triples = np.cumsum(self.head_sizes[heads])
         start, before, share = 0, 0, triples[-1] / FIRST_SLICE if len(triples) else 0.0
         while start < len(heads):
             began = time.monotonic()
@@ -148,7 +148,7 @@ class _Miner:
 
             return work
 
-        costliest_first = heads[np.argsort(-self.figures.sizes[heads], kind="stable")]
+        costliest_first = heads[np.argsort(-self.head_sizes[heads], kind="stable")]
         run_in_threads(costliest_first.tolist(), make_worker, self.threads, self.deadline)
         return found
 
@@ -166,15 +166,12 @@ class _Miner:
         """Chains in as few parts as the memory limit lets a table hold."""
         limit, parts = self.plan.memory_limit, 1
         most = UNLIMITED if limit is None else max(1024, limit // (2 * TABLE_BYTES * self.threads))
-        swapped = bool(self.figures.swapped[head])
         while True:
             if parts >= 2 * self.size:  # one relation a part: it cannot be cut further
                 most = UNLIMITED
             found = []
             for part in range(parts):
-                fits, codes, counts = chain_support(
-                    self.index, head, self.size, swapped, minimum, part, parts, most, mark, met
-                )
+                fits, codes, counts = chain_support(self.index, head, self.size, minimum, part, parts, most, mark, met)
                 if not fits:
                     break
                 found.append((codes, counts))
@@ -184,10 +181,8 @@ class _Miner:
 
     def _minimum(self, head: int) -> int:
         """The least support whose head coverage, as a float, is not below the limit."""
-        size, coverage = int(self.figures.sizes[head]), self.plan.min_head_coverage
-        least = math.ceil(coverage * size)
-        while least > 0 and (least - 1) / size >= coverage:
-            least -= 1
+        size, coverage = int(self.head_sizes[head]), self.plan.min_head_coverage
+        least = max(math.ceil(coverage * size) - 1, 0)  # the product is rounded
         while least / size < coverage:
             least += 1
         return max(least, self.plan.min_support)
@@ -217,7 +212,7 @@ class _Miner:
             support=candidates.support,
             body_size=body,
             pca_body_size=pca,
-            head_size=self.figures.sizes[candidates.heads],
+            head_size=self.head_sizes[candidates.heads],
         )
         kept = (rules.confidence >= self.plan.min_confidence) & (rules.pca_confidence >= self.plan.min_pca)
         order = rules.canonical_order()
@@ -225,7 +220,7 @@ class _Miner:
 
     def _bodies(self, candidates: Candidates, heads: int, report: _Report) -> tuple[Offsets, Offsets]:
         """Body size and PCA body size of each candidate."""
-        plan = JoinPlan(candidates, self.figures.by_tail, self.size)
+        plan = JoinPlan(candidates, self.by_tail, self.size)
 
         def make_worker() -> Callable[[int], None]:
             counter = BodyCounter(self.index, plan, self.size, self.entities)

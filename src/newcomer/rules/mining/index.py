@@ -27,14 +27,6 @@ class MiningIndex(NamedTuple):
     link_relations: Ids
 
 
-class HeadFigures(NamedTuple):
-    """What each relation looks like as a rule's head."""
-
-    sizes: Offsets  # triples of the relation
-    by_tail: Mask  # whether the PCA side is the tail: the inverse is the more functional direction
-    swapped: Mask  # whether triangles are cheaper to find from the tail
-
-
 def build_index(graph: Graph) -> MiningIndex:
     """All three orders of a graph's edges."""
     edges = graph.adjacency
@@ -51,26 +43,13 @@ def build_index(graph: Graph) -> MiningIndex:
         group_relations=group_relations,
         group_starts=np.append(groups, len(owners)),
         group_entities=owners[groups],
-        relation_offsets=row_offsets(np.bincount(group_relations, minlength=2 * graph.num_relations)),
+        relation_offsets=offsets_of(np.bincount(group_relations, minlength=2 * graph.num_relations)),
         relation_groups=np.argsort(group_relations, kind="stable"),
         link_offsets=np.searchsorted(links, edges.offsets),
         link_entities=edges.tails[order[links]],
         link_starts=np.append(links, len(owners)),
         link_relations=edges.relations[order],
     )
-
-
-def head_figures(graph: Graph, index: MiningIndex) -> HeadFigures:
-    """Size, PCA side and cheaper side of every relation."""
-    size = graph.num_relations
-    degrees = np.diff(index.link_offsets).astype(np.float64)
-    triples = graph.triples
-    # Marking an entity's links is paid once a group, looking through the other end's links once a triple.
-    at_heads = np.bincount(triples.relations, degrees[triples.heads], minlength=size)
-    at_tails = np.bincount(triples.relations, degrees[triples.tails], minlength=size)
-    grouped = np.bincount(index.group_relations, degrees[index.group_entities], minlength=2 * size)
-    swapped = at_heads + grouped[size:] < at_tails + grouped[:size]
-    return HeadFigures(graph.relation_counts.astype(np.int64), tail_side(graph), swapped)
 
 
 def tail_side(graph: Graph) -> Mask:
@@ -93,6 +72,6 @@ def starts_group(edges: Adjacency) -> Mask:
     return first
 
 
-def row_offsets(counts: npt.NDArray[np.integer]) -> Offsets:
+def offsets_of(counts: npt.NDArray[np.integer]) -> Offsets:
     """Where each of some rows begins, and at the end how many entries they have together."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])

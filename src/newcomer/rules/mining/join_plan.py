@@ -1,7 +1,7 @@
 """What is to be counted of candidate rules, in portions that threads can take.
 
 Candidates are turned to their PCA side and sorted, so that the rules that share a body, and the bodies that share a
-first atom, stand together; each portion's counts are its own, and no thread writes where another does.
+first atom, come together; each portion's counts are its own, and no thread writes where another does.
 """
 
 from dataclasses import dataclass

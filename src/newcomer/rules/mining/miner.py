@@ -36,7 +36,7 @@ def mine_rules(
         left = None if plan.time_limit is None else max(plan.time_limit - (time.monotonic() - started), 0.1)
         support = max(plan.min_support, ChainLimits.min_support)
         sampled = ChainLimits(plan.samples, left, min_support=support, min_confidence=confidence)
-        parts.append(mine_chains(graph, sampled, seed, threads, progress).rules)
+        parts.append(mine_chains(graph, sampled, seed, threads, progress))
     rules = _kept(concatenate_rules(parts, graph.num_relations), plan, graph)
     return MiningResult(rules, complete, time.monotonic() - started)
 

@@ -9,7 +9,7 @@ counted over the ends that its walks have met. A pair that has sp_i and lacks sp
 until one edge to e is missing. That edge is the conclusion; the first edge of sp_i, its last edge and the edge of sp_j
 at e' are its premises.
 
-A walk draws its length and its way out freely; on the way back it takes only edges that keep the symmetry, and stops
+A walk draws its length and its first arm freely; on the second it takes only edges that keep the symmetry, and stops
 where there is none. The paper leaves that open; this reading was chosen among four knowing the count of neighbours the
 paper reports, which it meets with 1,000 walks (the literal one, any edge back, meets it with 10,000).
 

@@ -199,7 +199,7 @@ def count_common(
 ) -> npt.NDArray[np.int64]:  # (rules, 3): premise, conclusion, pairs with both
     """Every ``premise => conclusion`` that is confident enough and leaves a pair to complete.
 
-    Paths stand by type (``starts``), then end; ``end_places`` is each path's end, ``end_types`` lists types by end.
+    Paths are sorted by type (``starts``), then end; ``end_places`` has the end of each, ``end_types`` the types by end.
     """
     types = len(starts) - 1
     common, touched = np.zeros(types, dtype=np.int64), np.empty(types, dtype=np.int64)
