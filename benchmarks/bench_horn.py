@@ -28,10 +28,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules.mining.horn import MiningLimits, mine
+from newcomer.rules.mining import MiningPlan
+from newcomer.rules.mining.horn import mine_horn
 from newcomer.rules.rule import Kind, RuleSet
 
-EVERY_RULE = MiningLimits(min_support=2, min_head_coverage=0.0)
+EVERY_RULE = MiningPlan(min_support=2, min_head_coverage=0.0)
 FILES = {
     "FB15K Subject-10 O": ("fb15k-subject-10/train",),
     "FB15K Subject-10 O+AUX": ("fb15k-subject-10/train", "fb15k-subject-10/aux"),
@@ -110,10 +111,10 @@ def measure(path: Path, threads: int, repeats: int) -> dict[str, Any]:
     with np.load(path) as stored:
         entities, relations = (int(size) for size in stored["sizes"])
         graph = numbered_graph(entities, relations, TripleArray.of(stored["rows"]))
-    mine(synthetic_graph(1000), EVERY_RULE, threads)  # compiles
+    mine_horn(synthetic_graph(1000), EVERY_RULE, threads)  # compiles
     seconds, rules = [], 0
     for _ in range(repeats):
-        result = mine(graph, EVERY_RULE, threads)
+        result = mine_horn(graph, EVERY_RULE, threads)
         seconds.append(result.seconds)
         rules = len(result.rules)
     peak = peak_megabytes()
@@ -212,9 +213,9 @@ def compare(name: str, threads: int, repeats: int) -> list[str]:
     except ImportError:
         print("\nNo ratio: sparse products need scipy; install it with: pip install scipy")
         return []
-    graph, limits = named_graph(name), MiningLimits(min_support=2, min_head_coverage=0.0, kinds=(Kind.TWO,))
-    mine(graph, limits, threads)
-    runs = [mine(graph, limits, threads) for _ in range(repeats)]
+    graph, limits = named_graph(name), MiningPlan(min_support=2, min_head_coverage=0.0, kinds=(Kind.TWO,))
+    mine_horn(graph, limits, threads)
+    runs = [mine_horn(graph, limits, threads) for _ in range(repeats)]
     ours = min(run.seconds for run in runs)
     started = time.perf_counter()
     theirs_table = sparse_products(graph)

@@ -13,7 +13,13 @@ from harness import Bar, best_of, data_folder, finish
 from newcomer.data import load_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, TripleArray, Vocabulary, concatenate
-from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, symmetric_paths, virtual_edges
+from newcomer.rules.mining.symmetric_paths import (
+    PathGroundings,
+    PathLimits,
+    symmetric_paths,
+    virtual_edges,
+    walk_graph,
+)
 
 
 def synthetic(entities: int, triples: int, relations: int, seed: int) -> Graph:
@@ -47,7 +53,8 @@ def plain_walk(graph: Adjacency, start: int, num_relations: int, rng: random.Ran
 
 def speed_of_walks(graph: Graph, starts: Ids) -> Bar:
     walks, rng = 1000, random.Random(0)
-    compiled = best_of(3, lambda: [symmetric_paths(graph.adjacency, int(e), graph.num_relations) for e in starts])
+    ready, limits = walk_graph(graph.adjacency, graph.num_relations), PathLimits(walks=walks)
+    compiled = best_of(3, lambda: [symmetric_paths(ready, int(e), limits, 0) for e in starts])
     plain = best_of(
         1, lambda: [plain_walk(graph.adjacency, int(e), graph.num_relations, rng) for e in starts for _ in range(walks)]
     )
@@ -56,10 +63,9 @@ def speed_of_walks(graph: Graph, starts: Ids) -> Bar:
     )
 
 
-def cost_of_one(graph: Graph, asked: Ids, own: Adjacency | None) -> Bar:
-    size, adjacency = graph.num_relations, graph.adjacency
-    all_of_them = best_of(3, lambda: virtual_edges(adjacency, asked, size, own=own, threads=1)) / len(asked)
-    one = best_of(5, lambda: [virtual_edges(adjacency, [int(e)], size, own=own) for e in asked[:10]]) / 10
+def cost_of_one(adjacency: Adjacency, size: int, asked: Ids) -> Bar:
+    all_of_them = best_of(3, lambda: virtual_edges(adjacency, asked, size, threads=1)) / len(asked)
+    one = best_of(5, lambda: [virtual_edges(adjacency, [int(e)], size) for e in asked[:10]]) / 10
     return Bar("one entity alone / its share of a batch", one / all_of_them, 5, detail=f"{1000 * one:.2f} ms")
 
 
@@ -91,24 +97,24 @@ def subject_10() -> list[Bar]:
     )
     asked, size = dataset.test_newcomers, merged.num_relations
     print(f"{'graph':>9} {'walks':>6} {'seconds':>8} {'groundings':>10} {'triples':>8} {'lift':>6} {'true':>5}")
-    for name, graph, own in (("merged", merged, None), ("own facts", dataset.observed, dataset.auxiliary.adjacency)):
+    for name, facts in (("merged", merged.adjacency), ("own facts", dataset.own_facts)):
         for walks in (100, 1000, 10_000):
             start = time.perf_counter()
-            found = virtual_edges(graph.adjacency, asked, size, PathLimits(walks=walks), own=own)
+            found = virtual_edges(facts, asked, size, PathLimits(walks=walks))
             seconds = time.perf_counter() - start
             triples, gain = lift(dataset, found)
             share = true_share(dataset, full, triples)
             print(
                 f"{name:>9} {walks:>6} {seconds:>8.2f} {len(found):>10,} {len(triples):>8,} {gain:>+6.2f} {share:>5.2f}"
             )
-    return [cost_of_one(dataset.observed, asked, dataset.auxiliary.adjacency)]
+    return [cost_of_one(dataset.own_facts, size, asked)]
 
 
 def main() -> None:
     graph = synthetic(entities=5000, triples=50_000, relations=50, seed=0)
     starts = np.arange(20, dtype=np.int32)
     virtual_edges(graph.adjacency, starts, graph.num_relations)  # compile outside the measured part
-    finish([speed_of_walks(graph, starts), cost_of_one(graph, starts, None), *subject_10()])
+    finish([speed_of_walks(graph, starts), cost_of_one(graph.adjacency, graph.num_relations, starts), *subject_10()])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.evaluation.ranking import RankingProtocol, align, evaluate_under
 from newcomer.graph import Graph, Ids, InductiveDataset
 from newcomer.rules.files.rule_table import read_rules, write_rules
-from newcomer.rules.mining.plan import MiningPlan, mine_rules
+from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, Rule, RuleSet, parse_rule

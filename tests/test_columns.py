@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from newcomer.errors import InputError
 from newcomer.graph import Vocabulary
-from newcomer.rules.files import rule_table as rulefiles
+from newcomer.rules.files import rule_table
 from newcomer.rules.files.columns import SHAPES, AtomTable, read_lines, table_lines
 from newcomer.rules.files.rule_table import HEADER, read_rule_table, read_rules, write_rules
 from newcomer.rules.rule import COLUMNS, UNCOUNTED, Kind, Rule, RuleSet
@@ -62,10 +62,10 @@ def test_lines_are_those_of_single_rules_and_are_read_as_such(relations, entitie
 def test_the_random_rules_have_every_shape():
     met = set()
     for rule in rules_of(0, 4, 3, 600):
-        turned = [relation >= 3 for relation in (rule.head, rule.body1, rule.body2, rule.body3) if relation >= 0]
-        met.add((rule.kind, *turned))
-    # The atoms of an intersection stand in the order of their ids, so the first alone is never turned round.
-    assert met == {(shape.kind, *shape.turned) for shape in SHAPES} - {(Kind.BOTH, False, True, False)}
+        inverse = [relation >= 3 for relation in (rule.head, rule.body1, rule.body2, rule.body3)]
+        met.add((rule.kind, *inverse))
+    # The atoms of an intersection stand in the order of their ids, so the first alone is never inverse.
+    assert met == {(shape.kind, *shape.inverse) for shape in SHAPES} - {(Kind.BOTH, False, True, False, False)}
 
 
 def test_constants_without_entity_names_are_written_as_numbers_and_left_to_the_parser():
@@ -128,7 +128,7 @@ def test_a_good_line_is_not_odd():
     ],
 )
 def test_other_spellings_are_read_as_well_and_in_their_place(rewrite: Callable[[str], str], tmp_path, monkeypatch):
-    monkeypatch.setattr(rulefiles, "RULES_AT_ONCE", 16)
+    monkeypatch.setattr(rule_table, "RULES_AT_ONCE", 16)
     rules = rules_of(3, 4, 3)
     lines = table_lines(rules, *SIMPLE).to_pylist()
     spelt = [rewrite(line) if number % 3 == 1 else line for number, line in enumerate(lines)]
@@ -143,7 +143,7 @@ def test_other_spellings_are_read_as_well_and_in_their_place(rewrite: Callable[[
 
 @pytest.mark.parametrize("at", [1, 15, 16, 17, 40])
 def test_the_first_wrong_line_is_named_whatever_stands_before_it(at, tmp_path, monkeypatch):
-    monkeypatch.setattr(rulefiles, "RULES_AT_ONCE", 16)
+    monkeypatch.setattr(rule_table, "RULES_AT_ONCE", 16)
     lines = table_lines(rules_of(5, 4, 3), *SIMPLE).to_pylist()
     lines[at - 1], lines[50] = "r0(x,y) => r1(x,y\t1", "worse"
     path = tmp_path / "rules.tsv"
@@ -158,7 +158,7 @@ def test_slices_of_a_large_file_stand_in_order(tmp_path: Path, monkeypatch: pyte
     whole, sliced = tmp_path / "whole.tsv", tmp_path / "sliced.tsv"
     rules = rules_of(9, 4, 3, 100)
     write_rules(rules, whole, *SIMPLE)
-    monkeypatch.setattr(rulefiles, "RULES_AT_ONCE", 7)
+    monkeypatch.setattr(rule_table, "RULES_AT_ONCE", 7)
     write_rules(rules, sliced, *SIMPLE)
     assert whole.read_bytes() == sliced.read_bytes()
     assert same(read_rules(sliced, *SIMPLE), rules)

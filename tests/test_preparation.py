@@ -13,7 +13,7 @@ from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.graph.types import seen_count
 from newcomer.models.bundle.rules import problem_of
-from newcomer.rules.mining.plan import MiningPlan, mine_rules
+from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors

@@ -19,7 +19,7 @@ from newcomer.reproduction.cells import commit
 from newcomer.reproduction.measuring import core_of, rules_report, statistics_report
 from newcomer.reproduction.sources import Sources, note_about, original_of
 from newcomer.reproduction.stored import changed_settings, read_result, read_results
-from newcomer.rules.mining.plan import MiningPlan, mine_rules
+from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.training.journal import CHECKPOINT, claimed
 from nn_oracle import one_thread

@@ -96,11 +96,11 @@ def test_the_order_of_a_body_and_spaces_do_not_matter() -> None:
         ("likes(x,y) => borders(x,y)", "unknown relation 'likes'"),
         ("borders(x,Spain) => borders(x,France)", "unknown entity 'Spain'"),
         ("borders(x,y) => borders(x,x)", "the same"),
-        ("borders(x,z) => borders(x,y)", "not a walk"),
-        ("borders(x,z), is_a(w,y) => borders(x,y)", "not a walk"),
+        ("borders(x,z) => borders(x,y)", "not a chain"),
+        ("borders(x,z), is_a(w,y) => borders(x,y)", "not a chain"),
         ("borders(x,y), borders(x,y) => is_a(x,y)", "twice"),
-        ("borders(x,y), is_a(x,z) => is_a(x,y)", "not a walk"),
-        ("borders(z,y) => is_a(x,France)", "does not speak"),
+        ("borders(x,y), is_a(x,z) => is_a(x,y)", "not a chain"),
+        ("borders(z,y) => is_a(x,France)", "does not hold"),
         ("borders(x,z), is_a(z,y) => is_a(x,France)", "one atom"),
         ("borders(x,y) => is_a(France,France)", "variable beside it"),
     ],
@@ -110,7 +110,7 @@ def test_what_is_no_rule_is_refused(text: str, problem: str) -> None:
         parse_rule(text, RELATIONS, ENTITIES)
 
 
-def test_long_walks_are_another_shape() -> None:
+def test_long_chains_are_another_shape() -> None:
     x, y, a, b, c = (Variable(name) for name in "xyabc")
     body = [Atom(0, x, a), Atom(0, a, b), Atom(0, b, c), Atom(0, c, y)]
     with pytest.raises(ShapeError, match="one to three atoms"):

@@ -11,17 +11,12 @@ from hypothesis import strategies as st
 
 from newcomer.errors import InputError, OutputError
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules.files.rule_table import (
-    HEADER,
-    read_amie,
-    read_anyburl,
-    read_rule_table,
-    read_rules,
-    write_amie,
-    write_anyburl,
-    write_rules,
-)
-from newcomer.rules.mining.horn import MiningLimits, mine, tail_side
+from newcomer.rules.files.amie import read_amie, write_amie
+from newcomer.rules.files.anyburl import read_anyburl, write_anyburl
+from newcomer.rules.files.formats import READERS, WRITERS
+from newcomer.rules.files.rule_table import HEADER, read_rule_table, read_rules, write_rules
+from newcomer.rules.mining import MiningPlan, mine_rules
+from newcomer.rules.mining.index import tail_side
 from newcomer.rules.rule import COLUMNS, UNCOUNTED, Kind, Rule, RuleSet
 
 RELATIONS = Vocabulary(["borders", "in_region", "plays for", "née (at), then"])
@@ -53,7 +48,7 @@ def mined() -> tuple[Graph, RuleSet]:
     rows = np.random.default_rng(1).integers((12, R, 12), size=(120, 3))
     names = Vocabulary(f"e{i}" for i in range(12))
     graph = Graph.build(names, RELATIONS, TripleArray.of(rows))
-    return graph, mine(graph, MiningLimits(min_support=1)).rules
+    return graph, mine_rules(graph, MiningPlan(min_support=1)).rules
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -92,6 +87,15 @@ def test_any_names_come_back_or_are_refused(
         assert not path.exists()
     else:
         found = read(path, vocabulary, vocabulary)
+        assert same(found, rules, but=NOT_IN_ANYBURL if form == "anyburl" else ())
+
+
+def test_formats_read_what_they_write_of_a_graph(tmp_path: Path) -> None:
+    graph, rules = mined()
+    assert READERS.keys() == WRITERS.keys() == FORMS.keys()
+    for form, write in WRITERS.items():
+        write(rules, tmp_path / form, graph)
+        found = READERS[form](tmp_path / form, graph.relations, graph.entities)
         assert same(found, rules, but=NOT_IN_ANYBURL if form == "anyburl" else ())
 
 
@@ -209,16 +213,6 @@ def test_a_file_that_is_no_listing_of_amies_is_refused(tmp_path: Path) -> None:
     for without_rules in ("", "\n", "Loading files...\nRule\tHead Coverage\tStd Confidence\n"):
         path.write_text(without_rules)
         assert len(read_amie(path, RELATIONS)) == 0
-
-
-@pytest.mark.parametrize("read", [read_amie, read_anyburl])
-def test_other_shapes_can_be_passed_over(read: Callable[..., RuleSet], tmp_path: Path) -> None:
-    lines = {
-        read_amie: "?a  borders  ?b  ?b  borders  ?c   => ?a  borders  France\t0.5\t0.4\t0.8\t4\t10\t5\t?a",
-        read_anyburl: "10\t4\t0.4\tborders(X,France) <= borders(X,A), borders(A,B)",
-    }
-    (tmp_path / "rules").write_text(lines[read] + "\n", encoding="utf-8")
-    assert len(read(tmp_path / "rules", RELATIONS, ENTITIES, skip_other_shapes=True)) == 0
 
 
 @pytest.mark.parametrize(

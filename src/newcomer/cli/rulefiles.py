@@ -135,8 +135,7 @@ def convert(
     """Turn our rule files, or a model's rules, into AMIE's or AnyBURL's, and back."""
     from newcomer.errors import OptionError
     from newcomer.models.bundle import read_bundle
-    from newcomer.rules.files.rule_table import READERS, write_amie, write_anyburl, write_rules
-    from newcomer.rules.mining.horn import tail_side
+    from newcomer.rules.files.formats import READERS, WRITERS
 
     for form in (read_as, write_as):
         if form not in READERS:
@@ -154,13 +153,7 @@ def convert(
     else:
         graph = load(data, reading).dataset.observed
         rules = READERS[read_as](source, graph.relations, graph.entities)
-    names = graph.relations, graph.entities
-    if write_as == "amie":
-        write_amie(rules, out, *names, tail_side(graph))
-    elif write_as == "anyburl":
-        write_anyburl(rules, out, *names)
-    else:
-        write_rules(rules, out, *names)
+    WRITERS[write_as](rules, out, graph)
     typer.echo(f"written {len(rules):,} rules to {out}")
 
 

@@ -100,7 +100,7 @@ def mine(
 ) -> None:
     """Find the rules of a graph, with exact figures."""
     from newcomer.rules.files.rule_table import write_rules
-    from newcomer.rules.mining.plan import MiningPlan, mine_rules
+    from newcomer.rules.mining import MiningPlan, mine_rules
 
     plan = MiningPlan(
         kinds=_kinds(kinds),
@@ -298,7 +298,7 @@ def rules_for(
 ) -> "RuleSet":
     """Rules from a file, or mined from the observed graph (``refreshed``: from the auxiliary facts as well)."""
     from newcomer.rules.files.rule_table import read_rules
-    from newcomer.rules.mining.plan import MiningPlan, mine_rules
+    from newcomer.rules.mining import MiningPlan, mine_rules
 
     if path is not None:
         return read_rules(path, dataset.relations, dataset.entities)

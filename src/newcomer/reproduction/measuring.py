@@ -19,7 +19,7 @@ from newcomer.models.grounding import ground
 from newcomer.reproduction.plans import Cell
 from newcomer.reproduction.sources import Source
 from newcomer.rules.limits import thread_count
-from newcomer.rules.mining.plan import MiningPlan, mine_rules
+from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.training.preparation import mined_rules

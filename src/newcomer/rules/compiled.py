@@ -1,11 +1,11 @@
-"""What the compiled rooms share: how functions are compiled, and binary search."""
+"""What compiled code shares: how functions are compiled, binary search, inverse relations."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
-
-from newcomer.graph import Ids
+import numpy as np
+import numpy.typing as npt
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -16,7 +16,7 @@ def compiled(function: Function) -> Function:
 
 
 @compiled
-def lower_bound(values: Ids, low: int, high: int, wanted: int) -> int:
+def lower_bound(values: npt.NDArray[np.integer], low: int, high: int, wanted: int) -> int:
     """The first place in sorted ``values[low:high]`` that is not below ``wanted``, or ``high``."""
     while low < high:
         middle = (low + high) // 2
@@ -25,3 +25,9 @@ def lower_bound(values: Ids, low: int, high: int, wanted: int) -> int:
         else:
             high = middle
     return low
+
+
+@compiled
+def inverse_of(relation: int, relations: int) -> int:
+    """The inverse of an oriented relation, where there are so many plain ones."""
+    return relation - relations if relation >= relations else relation + relations

@@ -1,16 +1,16 @@
 """Rules and their figures: a table of many (`RuleSet`), a view of one (`Rule`), and the text that people read.
 
 A rule concludes ``r(x,y)``. The relations of its body are *oriented*: id ``r`` below ``R`` goes from head to tail,
-``r + R`` from tail to head. Kinds, with bodies as walks from x:
+``r + R`` from tail to head. Kinds, with bodies as chains from x to y:
 
     ONE       r1: x -> y                          likes(x,y) => knows(x,y)
     TWO       r1: x -> z, r2: z -> y              borders(x,z), in_region(z,y) => in_region(x,y)
     BOTH      r1: x -> y and r2: x -> y, r1 < r2  visits(x,y), likes(x,y) => knows(x,y)
     THREE     r1: x -> z, r2: z -> w, r3: w -> y
     CONSTANT  r1: x -> c2, head x -> c            speaks(x,French) => lives_in(x,France)
-    EXISTS    r1: x -> anyone, head x -> c        plays_for(x,_) => is_a(x,athlete)
+    EXISTS    r1: x -> any y, head x -> c         plays_for(x,_) => is_a(x,athlete)
 
-The last two speak of one variable. Their head is oriented as well: ``r + R`` means that the variable is the tail, as in
+The last two are about one variable. Their head is oriented as well: with ``r + R`` the variable is the tail, as in
 ``in_region(y,Europe) => has_country(EU,y)``.
 """
 
@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ NONE = -1  # no such atom, no such constant
 UNCOUNTED = -1  # a figure that the source of the rule did not give
 SMOOTHING = 5  # body pairs more that are taken to have failed: small counts are trusted less
 Shares = npt.NDArray[np.float64]
+Share = TypeVar("Share")
 
 
 class ShapeError(ValueError):
@@ -47,7 +48,7 @@ class Kind(IntEnum):
     EXISTS = 6
 
 
-ABOUT_ONE_VARIABLE = (Kind.CONSTANT, Kind.EXISTS)
+UNARY_KINDS = (Kind.CONSTANT, Kind.EXISTS)  # about one variable: their head holds a constant
 
 
 class Variable(str):
@@ -64,11 +65,40 @@ class Atom(NamedTuple):
     right: Variable | int
 
 
-X, Y, Z, W, ANYONE = (Variable(name) for name in ("x", "y", "z", "w", "_"))
+X, Y, Z, W, ANY = (Variable(name) for name in ("x", "y", "z", "w", "_"))
+CHAIN_STOPS = {Kind.ONE: (X, Y), Kind.TWO: (X, Z, Y), Kind.THREE: (X, Z, W, Y)}  # the variables along a body
+
+
+class Confidences(Generic[Share]):
+    """The shares that follow from the counts: one of each for a rule, a column of each for many."""
+
+    def share(self, whole: str, more: int = 0) -> Share:
+        """Support / a count (and so many more); NaN where one of the two is not counted, 0 for nothing of nothing."""
+        raise NotImplementedError
+
+    @property
+    def head_coverage(self) -> Share:
+        """The share of the head relation's facts that a rule concludes."""
+        return self.share("head_size")
+
+    @property
+    def confidence(self) -> Share:
+        """The share of the body's pairs for which the head is a fact."""
+        return self.share("body_size")
+
+    @property
+    def pca_confidence(self) -> Share:
+        """The same among the pairs of which something is known: see `newcomer.rules.mining.horn`."""
+        return self.share("pca_body_size")
+
+    @property
+    def smoothed_confidence(self) -> Share:
+        """Confidence as if five more body pairs had failed: trusts small counts less."""
+        return self.share("body_size", SMOOTHING)
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(Confidences[float]):
     """One rule: ids as in the columns of `RuleSet`, figures as integers."""
 
     kind: Kind
@@ -83,46 +113,35 @@ class Rule:
     pca_body_size: int = UNCOUNTED
     head_size: int = UNCOUNTED
 
-    @property
-    def head_coverage(self) -> float:
-        """The share of the head relation's facts that the rule concludes."""
-        return _share(self.support, self.head_size)
-
-    @property
-    def confidence(self) -> float:
-        """The share of the body's pairs for which the head is a fact."""
-        return _share(self.support, self.body_size)
-
-    @property
-    def pca_confidence(self) -> float:
-        """The same among the pairs of which something is known: see `newcomer.rules.mining.horn`."""
-        return _share(self.support, self.pca_body_size)
-
-    @property
-    def smoothed_confidence(self) -> float:
-        """Confidence as if five more body pairs had failed: trusts small counts less."""
-        return _share(self.support, self.body_size, SMOOTHING)
+    def share(self, whole: str, more: int = 0) -> float:
+        part, total = self.support, getattr(self, whole)
+        if part < 0 or total < 0:
+            return float("nan")
+        return float(part / (total + more)) if total + more > 0 else 0.0
 
     def atoms(self, num_relations: int) -> tuple[Atom, list[Atom]]:
         """The head and the body with variables x, y, z, w."""
-        return _atoms(self, num_relations)
+        size, relations = num_relations, (self.body1, self.body2, self.body3)
+        if self.kind in UNARY_KINDS:
+            variable = X if self.head < size else Y
+            end: Variable | int = self.body_constant if self.kind == Kind.CONSTANT else ANY
+            head = _oriented(self.head, size, variable, self.head_constant)
+            return head, [_oriented(self.body1, size, variable, end)]
+        if self.kind == Kind.BOTH:
+            return Atom(self.head, X, Y), [_oriented(r, size, X, Y) for r in relations[:2]]
+        stops = CHAIN_STOPS[self.kind]
+        steps = zip(relations, stops[:-1], stops[1:], strict=False)
+        return Atom(self.head, X, Y), [_oriented(r, size, a, b) for r, a, b in steps]
 
     def text(self, relations: Vocabulary, entities: Vocabulary | None = None) -> str:
         """The rule as people write it; `parse_rule` reads it back."""
         head, body = self.atoms(len(relations))
-        return (
-            ", ".join(_atom_text(a, relations, entities) for a in body) + " => " + _atom_text(head, relations, entities)
-        )
-
-
-def _share(part: int, whole: int, more: int = 0) -> float:
-    if part < 0 or whole < 0:
-        return float("nan")
-    return part / (whole + more) if whole + more > 0 else 0.0
+        *premises, conclusion = (_atom_text(atom, relations, entities) for atom in (*body, head))
+        return ", ".join(premises) + " => " + conclusion
 
 
 @dataclass(frozen=True, eq=False)
-class RuleSet:
+class RuleSet(Confidences[Shares]):
     """Many rules as columns; row ``i`` of every column belongs to rule ``i``. Columns given become read-only."""
 
     num_relations: int
@@ -154,7 +173,7 @@ class RuleSet:
 
     @classmethod
     def of_columns(cls, num_relations: int, rules: int, **columns: Any) -> "RuleSet":
-        """From some columns (arrays or single numbers); the others say "none" or "not counted"."""
+        """From some columns (arrays or single numbers); all others are "none" or "not counted"."""
         given = {name: columns.get(name, NONE) for name in COLUMNS}
         return cls(
             num_relations, **{k: v if isinstance(v, np.ndarray) else np.full(rules, v) for k, v in given.items()}
@@ -180,25 +199,11 @@ class RuleSet:
     def __repr__(self) -> str:
         return f"RuleSet({len(self):,} rules over {self.num_relations:,} relations)"
 
-    @property
-    def head_coverage(self) -> Shares:
-        """Support / facts of the head's relation, for each rule."""
-        return _shares(self.support, self.head_size)
-
-    @property
-    def confidence(self) -> Shares:
-        """Support / body pairs."""
-        return _shares(self.support, self.body_size)
-
-    @property
-    def pca_confidence(self) -> Shares:
-        """Support / PCA body pairs."""
-        return _shares(self.support, self.pca_body_size)
-
-    @property
-    def smoothed_confidence(self) -> Shares:
-        """Support / (body pairs + 5)."""
-        return _shares(self.support, self.body_size, SMOOTHING)
+    def share(self, whole: str, more: int = 0) -> Shares:
+        part, total = self.support, getattr(self, whole)
+        shares: Shares = np.divide(part, total + more, out=np.zeros(len(part)), where=total + more > 0)
+        shares[(part < 0) | (total < 0)] = np.nan
+        return shares
 
     def where(self, which: Mask | npt.NDArray[np.integer]) -> "RuleSet":
         """The rules under a mask, or at these rows in this order."""
@@ -222,13 +227,6 @@ FIGURES = ("support", "body_size", "pca_body_size", "head_size")
 COLUMNS = tuple(f.name for f in fields(RuleSet) if f.name != "num_relations")
 
 
-def _shares(part: Offsets, whole: Offsets, more: int = 0) -> Shares:
-    total = whole + more
-    shares = np.divide(part, total, out=np.zeros(len(part)), where=total > 0)
-    shares[(part < 0) | (whole < 0)] = np.nan
-    return shares
-
-
 def concatenate_rules(parts: Sequence[RuleSet], num_relations: int) -> RuleSet:
     """Rule sets one after the other."""
     if not parts:
@@ -237,39 +235,24 @@ def concatenate_rules(parts: Sequence[RuleSet], num_relations: int) -> RuleSet:
 
 
 def _oriented(relation: int, num_relations: int, start: Variable | int, end: Variable | int) -> Atom:
-    """The plain atom of a walk from ``start`` to ``end``."""
+    """The plain atom of an oriented relation from ``start`` to ``end``."""
     return Atom(relation, start, end) if relation < num_relations else Atom(relation - num_relations, end, start)
-
-
-def _atoms(rule: Rule, size: int) -> tuple[Atom, list[Atom]]:
-    if rule.kind in ABOUT_ONE_VARIABLE:
-        variable = X if rule.head < size else Y
-        end: Variable | int = rule.body_constant if rule.kind == Kind.CONSTANT else ANYONE
-        body = [_oriented(rule.body1, size, variable, end)]
-        return _oriented(rule.head, size, variable, rule.head_constant), body
-    stops = {Kind.ONE: (X, Y), Kind.TWO: (X, Z, Y), Kind.THREE: (X, Z, W, Y)}
-    relations = (rule.body1, rule.body2, rule.body3)
-    if rule.kind == Kind.BOTH:
-        return Atom(rule.head, X, Y), [_oriented(r, size, X, Y) for r in relations[:2]]
-    walk = stops[rule.kind]
-    steps = zip(relations, walk[:-1], walk[1:], strict=False)
-    return Atom(rule.head, X, Y), [_oriented(r, size, a, b) for r, a, b in steps]
 
 
 def rule_of_atoms(head: Atom, body: Sequence[Atom], num_relations: int) -> Rule:
     """The rule that these atoms write, whatever its variables are called and in whatever order its body stands.
 
-    A variable that occurs once stands for "anyone". Raises ShapeError, with the reason, for a shape no kind has.
+    A variable that occurs once stands for any entity. Raises ShapeError, with the reason, for a shape no kind has.
     """
     if isinstance(head.left, Variable) and isinstance(head.right, Variable):
         if head.left == head.right:
             raise ShapeError("the head's two variables are the same")
-        return _walk_rule(head, list(body), num_relations)
+        return _chain_rule(head, list(body), num_relations)
     return _constant_rule(head, body, num_relations)
 
 
 def _step(atom: Atom, start: Variable | int, size: int) -> tuple[int, Variable | int] | None:
-    """The oriented relation and the end of an atom walked from ``start``; None if it does not touch it."""
+    """The oriented relation and the end of an atom read from ``start``; None if it does not touch it."""
     if atom.left == start and type(atom.left) is type(start):
         return atom.relation, atom.right
     if atom.right == start and type(atom.right) is type(start):
@@ -277,7 +260,7 @@ def _step(atom: Atom, start: Variable | int, size: int) -> tuple[int, Variable |
     return None
 
 
-def _walk_rule(head: Atom, body: list[Atom], size: int) -> Rule:
+def _chain_rule(head: Atom, body: list[Atom], size: int) -> Rule:
     x, y = head.left, head.right
     if len(body) == 2 and all({atom.left, atom.right} == {x, y} for atom in body):
         first, second = sorted(_step(atom, x, size)[0] for atom in body)  # type: ignore[index]
@@ -288,16 +271,16 @@ def _walk_rule(head: Atom, body: list[Atom], size: int) -> Rule:
     while body:
         steps = [(atom, step) for atom in body if (step := _step(atom, here, size)) is not None]
         if len(steps) != 1:
-            raise ShapeError("the body is not a walk from the head's first variable to its second")
+            raise ShapeError("the body is not a chain from the head's first variable to its second")
         atom, (relation, here) = steps[0]
         body.remove(atom)
         taken.append(relation)
         if here in visited or not isinstance(here, Variable):
-            raise ShapeError("the body is not a walk from the head's first variable to its second")
+            raise ShapeError("the body is not a chain from the head's first variable to its second")
         visited.add(here)
     kinds = {1: Kind.ONE, 2: Kind.TWO, 3: Kind.THREE}
     if here != y or len(taken) not in kinds:
-        raise ShapeError("the body is not a walk of one to three atoms from the head's first variable to its second")
+        raise ShapeError("the body is not a chain of one to three atoms from the head's first variable to its second")
     return Rule(kinds[len(taken)], head.relation, *taken)
 
 
@@ -307,7 +290,7 @@ def _constant_rule(head: Atom, body: Sequence[Atom], size: int) -> Rule:
         raise ShapeError("a head with a constant needs a variable beside it and a body of one atom")
     step, conclusion = _step(body[0], variable, size), _step(head, variable, size)
     if step is None or conclusion is None or step[1] == variable:
-        raise ShapeError("the body does not speak of the head's variable")
+        raise ShapeError("the body does not hold the head's variable")
     (relation, end), (head_relation, constant) = step, conclusion
     if isinstance(end, Variable):
         return Rule(Kind.EXISTS, head_relation, relation, head_constant=int(constant))
@@ -316,7 +299,7 @@ def _constant_rule(head: Atom, body: Sequence[Atom], size: int) -> Rule:
 
 _PLAIN = re.compile(r"[\w./:#@+-]+")
 _TOKEN = re.compile(r'\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<plain>[\w./:#@+-]+)|(?P<sign>=>|[(),]))')
-_VARIABLES = {str(v): v for v in (X, Y, Z, W, ANYONE)}
+_VARIABLES = {str(v): v for v in (X, Y, Z, W, ANY)}
 
 
 def is_plain(name: str) -> bool:
@@ -344,19 +327,17 @@ def _atom_text(atom: Atom, relations: Vocabulary, entities: Vocabulary | None) -
 def parse_rule(text: str, relations: Vocabulary, entities: Vocabulary | None = None) -> Rule:
     """Read what `Rule.text` wrote (figures are not in it). Raises ValueError with the reason."""
     tokens = _tokens(text)
-    atoms: list[Atom] = []
-    signs: list[str] = []
-    place = 0
-    while True:
-        atoms.append(_parse_atom(tokens[place : place + 6], relations, entities))
-        place += 6
-        if place == len(tokens):
-            break
-        signs.append(tokens[place][1])
-        place += 1
+    # Six tokens an atom, and a sign between two.
+    atoms = [_atom_of(tokens[start : start + 6], relations, entities) for start in range(0, len(tokens) + 1, 7)]
+    signs = [sign for _, sign in tokens[6::7]]
     if signs != [","] * (len(atoms) - 2) + ["=>"]:
         raise ValueError("expected atoms with commas between them, then one '=>' and one atom")
     return rule_of_atoms(atoms[-1], atoms[:-1], len(relations))
+
+
+def parse_atom(text: str, relations: Vocabulary, entities: Vocabulary | None = None) -> Atom:
+    """Read one atom of a rule's text. Raises ValueError with the reason."""
+    return _atom_of(_tokens(text), relations, entities)
 
 
 def names_in(text: str) -> tuple[set[str], set[str]]:
@@ -374,7 +355,7 @@ def names_in(text: str) -> tuple[set[str], set[str]]:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    """(what it is, value) for each word and sign of a rule."""
+    """(quoted, plain or sign; value) for each word and sign of a rule."""
     found, place, end = [], 0, len(text.rstrip())
     while place < end:
         match = _TOKEN.match(text, place)
@@ -387,17 +368,17 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _parse_atom(tokens: Sequence[tuple[str, str]], relations: Vocabulary, entities: Vocabulary | None) -> Atom:
+def _atom_of(tokens: Sequence[tuple[str, str]], relations: Vocabulary, entities: Vocabulary | None) -> Atom:
     signs = [value if kind == "sign" else "name" for kind, value in tokens]
     if signs != ["name", "(", "name", ",", "name", ")"]:
         raise ValueError("expected an atom such as relation(x,y)")
     relation = relations.id(tokens[0][1])
     if relation < 0:
         raise ValueError(f"unknown relation {tokens[0][1]!r}")
-    return Atom(relation, _parse_term(tokens[2], entities), _parse_term(tokens[4], entities))
+    return Atom(relation, _term_of(tokens[2], entities), _term_of(tokens[4], entities))
 
 
-def _parse_term(token: tuple[str, str], entities: Vocabulary | None) -> Variable | int:
+def _term_of(token: tuple[str, str], entities: Vocabulary | None) -> Variable | int:
     kind, name = token
     if kind == "plain" and name in _VARIABLES:
         return _VARIABLES[name]

@@ -1,9 +1,9 @@
 """Our rule table by columns: many lines at once, to text and back.
 
-Every rule of a *shape* (a kind, and which of its relations are turned round) has the same text but for its names, so
-rules are written by putting columns of names into the texts of their shapes. Reading goes the other way: lines are cut
-into atoms, each distinct atom is read once, and the forms of the atoms tell the shape. What was read so counts only
-where writing it gives the very same line again. All other lines are odd: they are left to the careful parser, which
+Every rule of a *shape* (a kind, and which of its relations are inverse) has the same text but for its names, so rules
+are written by putting columns of names into the texts of their shapes. Reading goes the other way: lines are cut into
+atoms, each distinct atom is read once, and the forms of the atoms give the shape. What was read so counts only where
+writing it gives the very same line again. All other lines are odd: they are left to the parser of single rules, which
 also knows what is wrong with them.
 """
 
@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -21,10 +20,10 @@ import pyarrow.compute as pc
 
 from newcomer.graph import Ids, Mask, Offsets, Vocabulary
 from newcomer.rules.rule import (
-    ABOUT_ONE_VARIABLE,
-    ANYONE,
+    ANY,
     FIGURES,
     NONE,
+    UNARY_KINDS,
     UNCOUNTED,
     Atom,
     Kind,
@@ -37,45 +36,40 @@ from newcomer.rules.rule import (
     Y,
     Z,
     names_in,
+    parse_atom,
     quoted,
 )
 
 RELATION_COLUMNS = ("heads", "body1", "body2", "body3")
 CONSTANT_COLUMNS = ("head_constants", "body_constants")
-SLOTS = RELATION_COLUMNS + CONSTANT_COLUMNS  # what digits stand for in the text of a shape
+SLOTS = RELATION_COLUMNS + CONSTANT_COLUMNS  # what digits mean in the text of a shape
 ATOMS_OF_BODY = {Kind.ONE: 1, Kind.TWO: 2, Kind.BOTH: 2, Kind.THREE: 3, Kind.CONSTANT: 1, Kind.EXISTS: 1}
 MOST_ATOMS = 4
-TERMS = {str(variable): place for place, variable in enumerate((X, Y, Z, W, ANYONE))}
+TERMS = {str(variable): place for place, variable in enumerate((X, Y, Z, W, ANY))}
 CONSTANT_TERM = len(TERMS)
-FORMS = (len(TERMS) + 1) ** 2  # of an atom: what stands on its left and on its right
+FORMS = (len(TERMS) + 1) ** 2  # of an atom: what its left and right term are
 UNREAD = -1
 LONGEST_COUNT = 18  # digits that always fit 64 bits
 
 _WORD = r'(?:"(?:[^"\\]|\\.)*"|[\w./:#@+-]+)'
-_ATOM = re.compile(rf"({_WORD})\(({_WORD}),({_WORD})\)")
 _ATOM_TEXT = re.compile(rf"{_WORD}\({_WORD},{_WORD}\)")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A kind of rule, and for the head and each atom of the body whether its relation is turned round."""
+    """A kind of rule, and for each of `RELATION_COLUMNS` whether its relation is inverse."""
 
     kind: Kind
-    turned: tuple[bool, ...]
+    inverse: tuple[bool, ...]
 
-    @cached_property
+    @property
     def example(self) -> Rule:
         """The rule of this shape whose relations and constants are numbered as in `SLOTS`."""
-        size = len(RELATION_COLUMNS)
-        relations = [place + size * turn for place, turn in enumerate(self.turned)]
-        relations += [NONE] * (size - len(relations))
-        about = self.kind in ABOUT_ONE_VARIABLE
-        head_constant = SLOTS.index("head_constants") if about else NONE
+        size, used = len(RELATION_COLUMNS), 1 + ATOMS_OF_BODY[self.kind]
+        head, *body = (place + size * turn if place < used else NONE for place, turn in enumerate(self.inverse))
+        head_constant = SLOTS.index("head_constants") if self.kind in UNARY_KINDS else NONE
         body_constant = SLOTS.index("body_constants") if self.kind == Kind.CONSTANT else NONE
-        head, *body = relations
-        return Rule(
-            self.kind, head, body[0], body[1], body[2], head_constant=head_constant, body_constant=body_constant
-        )
+        return Rule(self.kind, head, body[0], body[1], body[2], head_constant, body_constant)
 
     def pieces(self) -> list[str]:
         """The text of the example, cut at its names: text, slot, text, slot, ..., text."""
@@ -101,58 +95,45 @@ def _form(atom: Atom) -> int:
 def _all_shapes() -> list[Shape]:
     shapes = []
     for kind, atoms in ATOMS_OF_BODY.items():
-        heads = (False, True) if kind in ABOUT_ONE_VARIABLE else (False,)
-        shapes += [Shape(kind, turned) for turned in product(heads, *[(False, True)] * atoms)]
+        either, plain = (False, True), (False,)
+        body = [either if place < atoms else plain for place in range(MOST_ATOMS - 1)]
+        shapes += [Shape(kind, inverse) for inverse in product(either if kind in UNARY_KINDS else plain, *body)]
     return shapes
 
 
 SHAPES = _all_shapes()
-PLACE_OF_SHAPE = {(shape.kind, *shape.turned): place for place, shape in enumerate(SHAPES)}
-SORTED_KEYS = np.array(sorted(shape.key for shape in SHAPES))
-SHAPE_OF_KEY = np.array(sorted(range(len(SHAPES)), key=lambda place: SHAPES[place].key))
+SHAPE_OF_KEY = {shape.key: place for place, shape in enumerate(SHAPES)}
 
 
 def table_lines(rules: RuleSet, relations: Vocabulary, entities: Vocabulary | None) -> pa.Array:
     """The line of each rule in our table, without its end."""
     columns = [_texts(rules, relations, entities)]
-    columns += [_counts_in_words(getattr(rules, name)) for name in FIGURES]
-    columns += [_shares_in_words(share) for share in (rules.head_coverage, rules.confidence, rules.pca_confidence)]
+    columns += [_count_texts(getattr(rules, name)) for name in FIGURES]
+    columns += [_share_texts(share) for share in (rules.head_coverage, rules.confidence, rules.pca_confidence)]
     return pc.binary_join_element_wise(*columns, "\t")
 
 
 def _texts(rules: RuleSet, relations: Vocabulary, entities: Vocabulary | None) -> pa.Array:
     """As `RuleSet.texts`, shape by shape."""
-    shapes = _shapes_of(rules)
-    parts, places = [pa.array([], type=pa.string())], [np.empty(0, dtype=np.int64)]
-    for place in np.unique(shapes):
-        rows = np.flatnonzero(shapes == place)
+    codes = rules.kinds.astype(np.int64)
+    for name in RELATION_COLUMNS:
+        codes = codes * 2 + (getattr(rules, name) >= rules.num_relations)
+    distinct, which = np.unique(codes, return_inverse=True)
+    parts = [pa.array([], type=pa.string())]
+    for place, code in enumerate(distinct.tolist()):
+        inverse = tuple(bool(code >> bit & 1) for bit in reversed(range(MOST_ATOMS)))
+        rows = np.flatnonzero(which == place)
         words = [
             _words(piece, rules, rows, relations, entities) if number % 2 else piece
-            for number, piece in enumerate(SHAPES[place].pieces())
+            for number, piece in enumerate(Shape(Kind(code >> MOST_ATOMS), inverse).pieces())
         ]
         parts.append(pc.binary_join_element_wise(*words, ""))
-        places.append(rows)
-    order = np.empty(len(rules), dtype=np.int64)
-    order[np.concatenate(places)] = np.arange(len(rules))
-    return pa.concat_arrays(parts).take(pa.array(order))
-
-
-def _shapes_of(rules: RuleSet) -> Ids:
-    turned = [getattr(rules, name) >= rules.num_relations for name in RELATION_COLUMNS]
-    codes = rules.kinds.astype(np.int64)
-    for column in turned:
-        codes = codes * 2 + column
-    distinct, rows = np.unique(codes, return_inverse=True)
-    return np.array([_shape_of_code(int(code)) for code in distinct], dtype=np.int32)[rows]
-
-
-def _shape_of_code(code: int) -> int:
-    kind, bits = Kind(code >> MOST_ATOMS), [bool(code >> place & 1) for place in range(MOST_ATOMS)]
-    return PLACE_OF_SHAPE[(kind, *bits[::-1][: ATOMS_OF_BODY[kind] + 1])]
+    by_shape = np.argsort(which, kind="stable")
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(by_shape)))
 
 
 def _words(slot: str, rules: RuleSet, rows: Offsets, relations: Vocabulary, entities: Vocabulary | None) -> pa.Array:
-    """The names that stand in a slot of these rules' texts; each distinct one is quoted once."""
+    """The names in a slot of these rules' texts; each distinct one is quoted once."""
     name = SLOTS[int(slot)]
     ids = getattr(rules, name)[rows]
     if name in RELATION_COLUMNS:
@@ -165,12 +146,12 @@ def _words(slot: str, rules: RuleSet, rows: Offsets, relations: Vocabulary, enti
     return pa.array(words, type=pa.string()).take(pa.array(places))
 
 
-def _counts_in_words(counts: Offsets) -> pa.Array:
+def _count_texts(counts: Offsets) -> pa.Array:
     texts = pa.array(counts).cast(pa.string())
     return pc.if_else(pa.array(counts == UNCOUNTED), "", texts)
 
 
-def _shares_in_words(shares: Shares) -> pa.Array:
+def _share_texts(shares: Shares) -> pa.Array:
     """Each number as Python writes it: the shortest text that is read as the same number."""
     distinct, places = np.unique(shares, return_inverse=True)
     texts = ["" if share != share else repr(share) for share in distinct.tolist()]
@@ -186,7 +167,7 @@ class AtomTable:
         self._values: list[tuple[int, int, int]] = []
 
     def rows_of(self, atoms: pa.Array) -> Offsets:
-        """The places of these atoms in the table."""
+        """The rows of these atoms in the table."""
         encoded, rows = atoms.dictionary_encode(), self._rows
         distinct = encoded.dictionary.to_pylist()
         for atom in distinct:
@@ -202,35 +183,12 @@ class AtomTable:
         return np.array(self._values, dtype=np.int64).reshape(-1, 3)
 
     def _read(self, text: str) -> tuple[int, int, int]:
-        try:
-            relation, (left, right) = words_of(text)
-        except ValueError:
-            return UNREAD, UNREAD, UNREAD
-        terms = [TERMS.get(word, CONSTANT_TERM) for word in (left, right)]
-        constants = [word for word, term in zip((left, right), terms, strict=True) if term == CONSTANT_TERM]
-        known = self.relations.id(_unquoted(relation))
-        constant = self._constant(constants[0]) if constants else NONE
-        if known < 0 or len(constants) > 1 or (constants and constant < 0):
-            return UNREAD, UNREAD, UNREAD
-        return terms[0] * (len(TERMS) + 1) + terms[1], known, constant
-
-    def _constant(self, word: str) -> int:
-        return NONE if self.entities is None else self.entities.id(_unquoted(word))
-
-
-def words_of(atom: str) -> tuple[str, tuple[str, str]]:
-    """The relation and the two terms of an atom, still quoted. Raises ValueError where it is no atom."""
-    match = _ATOM.fullmatch(atom)
-    if match is None:
-        raise ValueError(f"{atom!r} is no atom")
-    relation, left, right = match.groups()
-    for word in (relation, left, right):
-        _unquoted(word)
-    return relation, (left, right)
-
-
-def _unquoted(word: str) -> str:
-    return str(json.loads(word)) if word.startswith('"') else word
+        with suppress(ValueError):
+            atom = parse_atom(text, self.relations, self.entities)
+            constants = [term for term in (atom.left, atom.right) if not isinstance(term, Variable)]
+            if len(constants) < 2:
+                return _form(atom), atom.relation, constants[0] if constants else NONE
+        return UNREAD, UNREAD, UNREAD
 
 
 def split_texts(texts: pa.Array) -> pa.Array:
@@ -250,32 +208,14 @@ def split_texts(texts: pa.Array) -> pa.Array:
 def names_of_lines(lines: Sequence[str]) -> tuple[set[str], set[str]]:
     """The relations and the entities that lines of our table name; a rule that cannot be read adds nothing."""
     texts = pa.array([line.split("\t", 1)[0] for line in lines], type=pa.string())
-    split = split_texts(texts)
     relations: set[str] = set()
     entities: set[str] = set()
-    odd = []
-    for atom in pc.unique(pc.list_flatten(split)).to_pylist():
-        try:
-            relation, terms = words_of(atom)
-        except ValueError:
-            odd.append(atom)
-        else:
-            relations.add(_unquoted(relation))
-            entities.update(_unquoted(word) for word in terms if word not in TERMS)
-    for text in _texts_with(texts, split, odd):
+    for atom in pc.unique(pc.list_flatten(split_texts(texts))).to_pylist():
         with suppress(ValueError):
-            named = names_in(text)
+            named = names_in(atom)
             relations |= named[0]
             entities |= named[1]
     return relations, entities
-
-
-def _texts_with(texts: pa.Array, split: pa.Array, atoms: list[str]) -> list[str]:
-    """The texts that have one of these atoms."""
-    if not atoms:
-        return []
-    found = pc.is_in(pc.list_flatten(split), value_set=pa.array(atoms, type=pa.string()))
-    return list(pc.unique(texts.take(pc.list_parent_indices(split).filter(found))).to_pylist())
 
 
 def read_lines(lines: Sequence[str], atoms: AtomTable) -> tuple[RuleSet, Mask]:
@@ -308,17 +248,16 @@ def _counts(fields: pa.Array) -> Offsets:
 
 
 def _possible(guess: dict[str, Offsets]) -> Mask:
-    """Where no count is above one that it is a part of, and the atoms of an intersection stand in order."""
+    """Where no count is above one that it is a part of, and the atoms of an intersection are in order."""
     support, body, pca, head = (guess[name] for name in FIGURES)
-    pairs = ((support, body), (support, pca), (support, head), (pca, body))
     possible: Mask = (guess["kinds"] != Kind.BOTH) | (guess["body1"] < guess["body2"])
-    for part, whole in pairs:
+    for part, whole in ((support, body), (support, pca), (support, head), (pca, body)):
         possible &= (whole == UNCOUNTED) | (part <= whole)
     return possible
 
 
 def _guessed(texts: pa.Array, atoms: AtomTable) -> tuple[dict[str, Offsets], Mask]:
-    """The columns that say what each rule is, and for which texts a shape was found."""
+    """The columns of what each text may be, and for which texts a shape was found."""
     split = split_texts(texts)
     counts = pc.list_value_length(split).to_numpy(zero_copy_only=False).astype(np.int64)
     rows = atoms.rows_of(pc.list_flatten(split))
@@ -331,16 +270,15 @@ def _guessed(texts: pa.Array, atoms: AtomTable) -> tuple[dict[str, Offsets], Mas
         shape, here = SHAPES[place], np.flatnonzero(shapes == place)
         first, last = starts[here], starts[here] + counts[here] - 1
         guess["kinds"][here] = shape.kind
-        for column, turned, atom in zip(
-            RELATION_COLUMNS, shape.turned, (last, first, first + 1, first + 2), strict=False
-        ):
-            guess[column][here] = relations[atom] + size * turned
-        if shape.kind in ABOUT_ONE_VARIABLE:
+        used = (last, first, first + 1, first + 2)[: 1 + ATOMS_OF_BODY[shape.kind]]
+        for column, inverse, atom in zip(RELATION_COLUMNS, shape.inverse, used, strict=False):
+            guess[column][here] = relations[atom] + size * inverse
+        if shape.kind in UNARY_KINDS:
             guess["head_constants"][here], guess["body_constants"][here] = constants[last], constants[first]
     return guess, shapes != UNREAD
 
 
-def _shapes_of_forms(forms: Offsets, starts: Offsets, counts: Offsets) -> Offsets:
+def _shapes_of_forms(forms: Offsets, starts: Offsets, counts: Offsets) -> Ids:
     """The shape whose atoms have these forms, or `UNREAD`."""
     keys = np.zeros(len(starts), dtype=np.int64)
     readable = (counts >= 2) & (counts <= MOST_ATOMS)
@@ -349,5 +287,5 @@ def _shapes_of_forms(forms: Offsets, starts: Offsets, counts: Offsets) -> Offset
         form = forms[starts[there] + place]
         keys[there] = keys[there] * (FORMS + 1) + form + 1
         readable[there] &= form != UNREAD
-    nearest = np.minimum(np.searchsorted(SORTED_KEYS, keys), len(SORTED_KEYS) - 1)
-    return np.where(readable & (SORTED_KEYS[nearest] == keys), SHAPE_OF_KEY[nearest], UNREAD)
+    distinct, which = np.unique(np.where(readable, keys, 0), return_inverse=True)
+    return np.array([SHAPE_OF_KEY.get(key, UNREAD) for key in distinct.tolist()], dtype=np.int32)[which]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -33,25 +34,21 @@ def neighbor_table(found: VirtualNeighbors, entities: Vocabulary, relations: Voc
 
 
 def grounding_table(found: VirtualNeighbors, entities: Vocabulary, relations: Vocabulary) -> pa.Table:
-    """One row a grounding: its rule and its premises in words."""
+    """One row a grounding: its rule and its premises as text."""
     triple = np.repeat(np.arange(len(found)), found.grounding_counts)
-    rule_texts, rule_rows, strength = _rules_in_words(found, entities, relations)
     columns = {
         **_triple_columns(found, triple, entities, relations),
-        "confidence": pa.array(strength),
+        "confidence": pa.array(found.grounding_strength),
         "kind": _named(found.grounding_source, pa.array(SOURCES)),
-        "rule": rule_texts.take(pa.array(rule_rows)),
+        "rule": _rule_texts(found, entities, relations),
     }
     for place in range(PREMISES):
-        columns[f"premise_{place + 1}"] = _facts_in_words(found.premises[:, place], entities, relations)
+        columns[f"premise_{place + 1}"] = _fact_texts(found.premises[:, place], entities, relations)
     return pa.table(columns)
 
 
 def _triple_columns(
-    found: VirtualNeighbors,
-    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
-    entities: Vocabulary,
-    relations: Vocabulary,
+    found: VirtualNeighbors, rows: npt.NDArray[np.integer], entities: Vocabulary, relations: Vocabulary
 ) -> dict[str, pa.Array]:
     triples = found.triples
     return {
@@ -61,32 +58,28 @@ def _triple_columns(
     }
 
 
-def _named(ids: Ids, names: pa.Array) -> pa.Array:
+def _named(ids: npt.NDArray[np.integer], names: pa.Array) -> pa.Array:
     return names.take(pa.array(ids))
 
 
-def _rules_in_words(
-    found: VirtualNeighbors, entities: Vocabulary, relations: Vocabulary
-) -> tuple[pa.Array, Ids, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Texts of the rules that ground something, the text of each grounding, and its confidence."""
+def _rule_texts(found: VirtualNeighbors, entities: Vocabulary, relations: Vocabulary) -> pa.Array:
+    """The text of each grounding's rule; each distinct one is written once."""
     logic = found.grounding_source == LOGIC
     used_logic, logic_rows = np.unique(found.grounding_rule[logic], return_inverse=True)
     used_paths, path_rows = np.unique(found.grounding_rule[~logic], return_inverse=True)
-    texts = [found.rules[int(row)].text(relations, entities) for row in used_logic]
-    texts += [found.path_rules.text(int(row), relations) for row in used_paths]
+    texts = found.rules.where(used_logic).texts(relations, entities)
+    texts += [found.path_rules.text(row, relations) for row in used_paths.tolist()]
     rows = np.empty(len(logic), dtype=np.int32)
     rows[logic], rows[~logic] = logic_rows, path_rows + len(used_logic)
-    return pa.array(texts, type=pa.string()), rows, found.grounding_strength
+    return _named(rows, pa.array(texts, type=pa.string()))
 
 
-def _facts_in_words(facts: Ids, entities: Vocabulary, relations: Vocabulary) -> pa.Array:
+def _fact_texts(facts: Ids, entities: Vocabulary, relations: Vocabulary) -> pa.Array:
     """``relation(head,tail)`` for rows of (head, relation, tail); null where there is no fact."""
     there = facts[:, 1] != NONE
     used = facts[there]
-    heads, names, tails = (
-        _quoted_names(vocabulary, used[:, column]) for column, vocabulary in enumerate((entities, relations, entities))
-    )
-    text = pc.binary_join_element_wise(names, "(", heads, ",", tails, ")", "")
+    heads, tails = _quoted_names(entities, used[:, 0]), _quoted_names(entities, used[:, 2])
+    text = pc.binary_join_element_wise(_quoted_names(relations, used[:, 1]), "(", heads, ",", tails, ")", "")
     places = np.where(there, np.cumsum(there) - 1, 0)
     return text.take(pa.array(places, mask=~there)) if len(text) else pa.nulls(len(facts), pa.string())
 
@@ -95,7 +88,7 @@ def _quoted_names(vocabulary: Vocabulary, ids: Ids) -> pa.Array:
     """The names of these ids as rule files write them; each distinct one is quoted once."""
     distinct, rows = np.unique(ids, return_inverse=True)
     names = pa.array([quoted(name) for name in vocabulary.names_of(distinct)], type=pa.string())
-    return names.take(pa.array(rows))
+    return _named(rows, names)
 
 
 def write_neighbors(folder: Path, found: VirtualNeighbors, entities: Vocabulary, relations: Vocabulary) -> None:

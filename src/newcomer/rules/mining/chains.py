@@ -1,11 +1,11 @@
 """Chains of three atoms, found by sampling: r1(x,z), r2(z,w), r3(w,y) => r(x,y).
 
 Variables take different values (object identity): x, y, z and w are four entities, in the body as in the head, so a
-body can never be walked over the very fact it concludes. Atoms are oriented, as in `newcomer.rules.rule`.
+body can never rest on the very fact it concludes. Atoms are oriented, as in `newcomer.rules.rule`.
 
 A sample is a fact r(x,y), an edge from x to some z and an edge from y to some w, each drawn at random; every relation
 between z and w closes a body, and its rule is a candidate with one hit more. Half of the facts are drawn from all facts
-alike; for the others a relation is drawn first, so that small relations are heard too.
+alike; for the others a relation is drawn first, so that small relations are sampled too.
 
 Candidates with enough hits are then counted, all heads of one body at once. Starts x are taken in a random order, each
 with all the y its body reaches, until no start is left, or ``max_pairs`` distinct pairs (x,y) are met. In the first
@@ -19,21 +19,20 @@ is given, makes the result depend on the machine. Memory: 16 bytes for each of a
 few copies of them while they are sorted, and for each thread 56 bytes an entity and the ends of one body at a time.
 """
 
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import DatasetError
-from newcomer.graph import Graph, Ids, Mask, Offsets
-from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.graph import Graph, Ids, Offsets
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound
 from newcomer.rules.limits import require, thread_count
-from newcomer.rules.mining.chains_counting import MAX_SEED, Candidates, ChainLimits, Clock, Counter
-from newcomer.rules.mining.horn import Progress
-from newcomer.rules.mining.horn_index import MiningIndex, build_index
+from newcomer.rules.mining.chain_counting import MAX_SEED, ChainCandidates, ChainCounter, ChainLimits
+from newcomer.rules.mining.index import MiningIndex, build_index
+from newcomer.rules.mining.plan import Progress
 from newcomer.rules.rule import RuleSet
 
 ROUND = 1 << 18  # samples between two looks at the clock
@@ -42,49 +41,28 @@ MOST_RELATIONS = 32_767  # four relations of a rule still fit one 64-bit key
 Draws = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class ChainResult:
-    """The rules in canonical order, which of them have exact figures, and what was done for them."""
-
-    rules: RuleSet
-    exact: Mask
-    rounds: int  # of sampling, finished
-    samples: int
-    candidates: int  # rules with enough hits
-    counted: int  # of these, counted before time was up
-    seconds: float
-    complete: bool  # neither sampling nor counting was cut short
-
-
 def mine_chains(
     graph: Graph,
     limits: ChainLimits | None = None,
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> ChainResult:
-    """Rules with bodies of three atoms; ``progress`` is called with (samples done, samples) after each round."""
-    started = time.monotonic()
+) -> RuleSet:
+    """Rules with bodies of three atoms, in canonical order; ``progress`` counts samples."""
     limits, workers = limits or ChainLimits(), thread_count(threads)
     require(0 <= seed <= MAX_SEED, "seed", seed, f"an integer from 0 to {MAX_SEED}")
     if graph.num_relations > MOST_RELATIONS:
         raise DatasetError(
             f"chains of three atoms take at most {MOST_RELATIONS:,} relations, not {graph.num_relations:,}"
         )
-    clock = Clock(started, limits.seconds)
+    started, seconds = time.monotonic(), math.inf if limits.seconds is None else limits.seconds
     index = build_index(graph)
     with ThreadPoolExecutor(workers) as pool:
         sampler = _Sampler(graph, index, limits, seed)
-        sampler.run(pool, workers, clock, progress)
-        candidates = sampler.candidates()
-        counter = Counter(graph, index, limits, seed)
-        counter.run(pool, workers, clock, candidates)
-    rules, exact = counter.rules()
-    complete = sampler.samples == limits.samples and counter.counted == len(candidates)
-    seconds = time.monotonic() - started
-    return ChainResult(
-        rules, exact, sampler.rounds, sampler.samples, len(candidates), counter.counted, seconds, complete
-    )
+        sampler.run(pool, workers, started + SAMPLING_SHARE * seconds, progress)
+        counter = ChainCounter(graph, index, limits, seed)
+        counter.run(pool, workers, started + seconds, sampler.candidates())
+    return counter.rules()
 
 
 class _Sampler:
@@ -99,28 +77,28 @@ class _Sampler:
         self._keys, self._hits = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         self._fresh: list[Offsets] = []
         self._fresh_size = 0
-        self.rounds, self.samples = 0, 0
+        self._rounds, self._samples = 0, 0
 
-    def run(self, pool: ThreadPoolExecutor, workers: int, clock: Clock, progress: Progress | None) -> None:
+    def run(self, pool: ThreadPoolExecutor, workers: int, deadline: float, progress: Progress | None) -> None:
         """Sample until the budget is used up, or the time for it."""
-        while self.samples < self._limits.samples and not clock.is_past(SAMPLING_SHARE):
-            size = min(ROUND, self._limits.samples - self.samples)
+        while self._samples < self._limits.samples and time.monotonic() <= deadline:
+            size = min(ROUND, self._limits.samples - self._samples)
             self._round(pool, workers, size)
-            self.rounds, self.samples = self.rounds + 1, self.samples + size
+            self._rounds, self._samples = self._rounds + 1, self._samples + size
             if progress is not None:
-                progress(self.samples, self._limits.samples)
+                progress(self._samples, self._limits.samples)
 
     def _round(self, pool: ThreadPoolExecutor, workers: int, size: int) -> None:
         if len(self._triples) == 0:
             return
-        rng = np.random.default_rng([self._seed, self.rounds])
+        rng = np.random.default_rng([self._seed, self._rounds])
         facts, draws = self._facts(rng, size), rng.random((size, 2))
 
-        def work(part: slice) -> Offsets:
+        def work(facts: Offsets, draws: Draws) -> Offsets:
             t = self._triples
-            return _sample(self._index, t.heads, t.relations, t.tails, facts[part], draws[part], self._size)
+            return _sample(self._index, t.heads, t.relations, t.tails, facts, draws, self._size)
 
-        for found in pool.map(work, _slices(size, workers)):
+        for found in pool.map(work, np.array_split(facts, workers), np.array_split(draws, workers)):
             self._fresh.append(found)
             self._fresh_size += len(found)
         # Merging only when there is as much new as old keeps the work near linear.
@@ -137,34 +115,21 @@ class _Sampler:
         return facts
 
     def _merge(self) -> None:
-        keys, hits = np.unique(np.concatenate([np.empty(0, np.int64), *self._fresh]), return_counts=True)
-        keys, hits = np.concatenate([self._keys, keys]), np.concatenate([self._hits, hits])
-        order = np.argsort(keys, kind="stable")
-        keys, hits = keys[order], hits[order]
-        starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        keys, hits = keys[starts], np.add.reduceat(hits, starts) if len(starts) else hits
+        fresh = np.concatenate([np.empty(0, np.int64), *self._fresh])
+        weights = np.concatenate([self._hits, np.ones(len(fresh), np.int64)])
+        keys, which = np.unique(np.concatenate([self._keys, fresh]), return_inverse=True)
+        hits = np.bincount(which, weights, len(keys)).astype(np.int64)
         if len(keys) > self._limits.max_candidates:
             best = np.sort(np.argsort(-hits, kind="stable")[: self._limits.max_candidates])
             keys, hits = keys[best], hits[best]
         self._keys, self._hits, self._fresh, self._fresh_size = keys, hits, [], 0
 
-    def candidates(self) -> "Candidates":
+    def candidates(self) -> ChainCandidates:
         """The candidates with enough hits."""
         self._merge()
         enough = self._hits >= self._limits.min_hits
         bodies, heads = np.divmod(self._keys[enough], max(self._size, 1))
-        return Candidates.of(bodies, heads.astype(np.int32), self._hits[enough])
-
-
-def _slices(size: int, parts: int) -> list[slice]:
-    edges = np.linspace(0, size, parts + 1).astype(np.int64).tolist()
-    return [slice(a, b) for a, b in pairwise(edges)]
-
-
-@compiled
-def _turned(relation: int, relations: int) -> int:
-    """The inverse of an oriented relation."""
-    return relation - relations if relation >= relations else relation + relations
+        return ChainCandidates.of(bodies, heads.astype(np.int32), self._hits[enough])
 
 
 @compiled
@@ -173,14 +138,8 @@ def _drawn_link(index: MiningIndex, entity: int, draw: float) -> tuple[int, int]
     first, last = index.link_offsets[entity], index.link_offsets[entity + 1]
     start, end = index.link_starts[first], index.link_starts[last]
     place = start + np.int64(draw * (end - start))
-    low, high = first, last  # the last link that starts at or before the place
-    while high - low > 1:
-        middle = (low + high) // 2
-        if index.link_starts[middle] <= place:
-            low = middle
-        else:
-            high = middle
-    return place, index.link_entities[low]
+    link = lower_bound(index.link_starts, first, last, place + 1) - 1  # the last that starts at or before the place
+    return place, index.link_entities[link]
 
 
 @compiled
@@ -202,7 +161,7 @@ def _sample(
         if link == index.link_offsets[z + 1] or index.link_entities[link] != w:
             continue
         r1 = np.int64(index.link_relations[first])
-        r3 = np.int64(_turned(index.link_relations[last], size))
+        r3 = np.int64(inverse_of(index.link_relations[last], size))
         low, high = index.link_starts[link], index.link_starts[link + 1]
         if used + high - low > len(found):
             wider = np.empty(2 * (used + high - low), np.int64)

@@ -1,29 +1,35 @@
-"""All kinds of rules by one plan: exact Horn rules, rules with constants, chains of three atoms by sampling."""
+"""Which rules mining looks for and keeps, and what it found."""
 
-import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from newcomer.errors import OptionError, shown
-from newcomer.graph import Graph
-from newcomer.rules.mining.chains import mine_chains
-from newcomer.rules.mining.chains_counting import ChainLimits
-from newcomer.rules.mining.constants import ConstantLimits, mine_constants
-from newcomer.rules.mining.horn import MINED_KINDS, MiningLimits, MiningResult, Progress, mine
-from newcomer.rules.rule import ABOUT_ONE_VARIABLE, Kind, RuleSet, concatenate_rules
+from newcomer.graph import Ids
+from newcomer.rules.limits import require_caps, require_counts, require_shares
+from newcomer.rules.rule import Kind, RuleSet, Shares
+
+Progress = Callable[[int, int], None]  # (done, total), called by one thread at a time
+HORN_KINDS = (Kind.ONE, Kind.TWO, Kind.BOTH)
 
 
 @dataclass(frozen=True)
 class MiningPlan:
-    """Which kinds to look for and which rules to keep.
+    """Which kinds of rules to mine, and which rules to keep.
 
-    Head coverage is asked of walks between two variables only: a rule with a constant explains few of its relation's
-    facts by nature. Such rules, and chains, need a standard confidence of ``SIDE_CONFIDENCE`` at least: there are
-    millions of weaker ones. ``max_constants`` keeps so many rules about one variable, best by smoothed confidence.
+    Head coverage is asked of rules of one and two atoms (`HORN_KINDS`) only: a rule with a constant explains few of its
+    relation's facts by nature. Such rules, and chains of three atoms, need a standard confidence of ``SIDE_CONFIDENCE``
+    at least: there are millions of weaker ones. ``max_constants`` keeps so many rules with constants, the best by
+    smoothed confidence; ``max_rules`` so many of all, the best by PCA confidence. ``samples`` is for chains.
+
+    ``memory_limit`` (bytes) bounds the tables of counts and the candidates held at once, not the graph nor the result:
+    head relations are then mined in batches. ``time_limit`` (seconds) is looked at between head relations; relations
+    that are not finished are left out.
     """
 
-    kinds: tuple[Kind, ...] = MINED_KINDS
+    kinds: tuple[Kind, ...] = HORN_KINDS
     min_support: int = 2
     min_head_coverage: float = 0.01
     min_confidence: float = 0.0
@@ -42,82 +48,29 @@ class MiningPlan:
             raise OptionError("no kind of rule is asked for; give at least one")
         if wrong := [kind for kind in self.kinds if kind not in tuple(Kind)]:
             raise OptionError(f"{shown(wrong[0])} is no kind of rule; give some of {', '.join(k.name for k in Kind)}")
-        # The limits of the miners know what is allowed, whichever of them will be asked.
-        replace(self.horn_limits(self.time_limit), max_rules=self.max_rules)
-        ConstantLimits(max_rules=self.max_constants)
-        ChainLimits(samples=self.samples)
+        require_counts(self, "min_support", "min_head_size", "samples")
+        require_shares(self, "min_head_coverage", "min_confidence", "min_pca")
+        require_caps(self, "max_rules", "max_constants", "memory_limit", "time_limit")
 
     def chosen(self, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
         """Those of ``kinds`` that the plan asks for."""
         return tuple(kind for kind in kinds if kind in self.kinds)
 
-    def horn_limits(self, seconds: float | None) -> MiningLimits:
-        """The limits of walks of one and two atoms."""
-        return MiningLimits(
-            min_support=self.min_support,
-            min_head_coverage=self.min_head_coverage,
-            min_confidence=self.min_confidence,
-            min_pca=self.min_pca,
-            min_head_size=self.min_head_size,
-            memory_limit=self.memory_limit,
-            time_limit=seconds,
-            kinds=self.chosen(MINED_KINDS) or MINED_KINDS,
-        )
+
+@dataclass(frozen=True, eq=False)
+class MiningResult:
+    """The rules in canonical order; which head relations were mined to the end; how long it took."""
+
+    rules: RuleSet
+    complete_relations: Ids
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every head relation was mined to the end."""
+        return len(self.complete_relations) == self.rules.num_relations
 
 
-def mine_rules(
-    graph: Graph,
-    plan: MiningPlan | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> MiningResult:
-    """Mine a graph by a plan; the result names the head relations whose one- and two-atom rules are complete."""
-    started = time.monotonic()
-    plan = plan or MiningPlan()
-    parts, complete = [], np.arange(graph.num_relations, dtype=np.int32)
-    if plan.chosen(MINED_KINDS):
-        horn = mine(graph, plan.horn_limits(plan.time_limit), threads, progress)
-        parts.append(horn.rules)
-        complete = horn.complete_relations
-    if about := plan.chosen(ABOUT_ONE_VARIABLE):
-        parts.append(_with_constants(graph, plan, about, threads, progress))
-    if Kind.THREE in plan.kinds:
-        parts.append(_chains(graph, plan, started, seed, threads, progress))
-    rules = _kept(concatenate_rules(parts, graph.num_relations), plan, graph)
-    return MiningResult(rules, complete, time.monotonic() - started)
-
-
-def _with_constants(
-    graph: Graph, plan: MiningPlan, kinds: tuple[Kind, ...], threads: int | None, progress: Progress | None
-) -> RuleSet:
-    limits = ConstantLimits(
-        min_support=plan.min_support,
-        min_confidence=max(plan.min_confidence, plan.SIDE_CONFIDENCE),
-        max_rules=plan.max_constants,
-        kinds=kinds,
-    )
-    return mine_constants(graph, limits, threads, progress).rules
-
-
-def _chains(
-    graph: Graph, plan: MiningPlan, started: float, seed: int, threads: int | None, progress: Progress | None
-) -> RuleSet:
-    left = None if plan.time_limit is None else max(plan.time_limit - (time.monotonic() - started), 0.1)
-    limits = ChainLimits(
-        samples=plan.samples,
-        seconds=left,
-        min_support=max(plan.min_support, ChainLimits.min_support),
-        min_confidence=max(plan.min_confidence, plan.SIDE_CONFIDENCE),
-    )
-    return mine_chains(graph, limits, seed, threads, progress).rules
-
-
-def _kept(rules: RuleSet, plan: MiningPlan, graph: Graph) -> RuleSet:
-    """The rules that pass every limit, at most ``max_rules`` of them: best by PCA confidence, then support."""
-    large = graph.relation_counts[rules.heads % max(graph.num_relations, 1)] >= plan.min_head_size
-    rules = rules.where(large & (rules.pca_confidence >= plan.min_pca)).sorted()
-    if plan.max_rules is None or len(rules) <= plan.max_rules:
-        return rules
-    best = np.lexsort((np.arange(len(rules)), -rules.support, -rules.pca_confidence))
-    return rules.where(np.sort(best[: plan.max_rules]))
+def best_rows(most: int, confidence: Shares, support: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
+    """At most so many rows, ascending: the best by confidence, then support, then the order they are in."""
+    return np.sort(np.lexsort([-support, -confidence])[:most])

@@ -9,11 +9,11 @@ counted over the ends that its walks have met. A pair that has sp_i and lacks sp
 until one edge to e is missing. That edge is the conclusion; the first edge of sp_i, its last edge and the edge of sp_j
 at e' are its premises.
 
-A walk draws its length and its way out freely; on the way back it takes only edges that keep the symmetry, and stops
+A walk draws its length and its first arm freely; on the second it takes only edges that keep the symmetry, and stops
 where there is none. The paper leaves that open; this reading was chosen among four knowing the count of neighbours the
 paper reports, which it meets with 1,000 walks (the literal one, any edge back, meets it with 10,000).
 
-Results depend on the graph, the seed and the entity's id, not on threads or on who else is asked.
+Results depend on the graph, the seed and the entity's id, not on threads or on the other entities asked about.
 """
 
 from collections.abc import Sequence
@@ -26,54 +26,40 @@ import numpy.typing as npt
 
 from newcomer.errors import OptionError
 from newcomer.graph import Adjacency, Ids, Mask, Offsets, Vocabulary, read_only
-from newcomer.rules.limits import require, thread_count
+from newcomer.rules.limits import require, require_counts, thread_count
 from newcomer.rules.mining.symmetric_walks import (
     MAX_ARM,
     NONE,
     WalkGraph,
-    all_pairs,
     complete_rules,
     count_common,
     walk_paths,
 )
-from newcomer.rules.rule import quoted
+from newcomer.rules.rule import Shares, quoted
 
-Shares = npt.NDArray[np.float64]
 MAX_SEED = 2**63 - 1
 SLICE = 32  # entities a thread takes at a time
 
 
 @dataclass(frozen=True)
 class PathLimits:
-    """How far to look and what to believe.
-
-    ``exact_short`` finds the paths of length 2 by enumeration and leaves all walks to the longer ones. The caps keep
-    the best by confidence, then pairs, then ids; a kept triple keeps all its groundings.
-    """
+    """How many random walks an entity, of which lengths, and which rules are trusted."""
 
     walks: int = 1000
     lengths: tuple[int, ...] = (2, 4, 6)
     min_pairs: int = 5
     min_confidence: float = 0.8
-    max_rules_per_entity: int | None = None
-    max_triples_per_entity: int | None = None
-    exact_short: bool = False
 
     def __post_init__(self) -> None:
-        require(self.walks >= 1, "walks", self.walks, "an integer from 1")
         known = bool(self.lengths) and set(self.lengths) <= {2, 4, 6} and len(set(self.lengths)) == len(self.lengths)
         require(known, "lengths", self.lengths, "one or more of 2, 4 and 6, each once")
-        require(self.min_pairs >= 1, "min_pairs", self.min_pairs, "an integer from 1")
+        require_counts(self, "walks", "min_pairs")
         require(0 < self.min_confidence <= 1, "min_confidence", self.min_confidence, "above 0 and at most 1")
-        for name in ("max_rules_per_entity", "max_triples_per_entity"):
-            cap = getattr(self, name)
-            require(cap is None or cap >= 1, name, cap, "an integer from 1, or None for no cap")
 
     @property
-    def walked_arms(self) -> Ids:
-        """Half of each length that is found by walking."""
-        lengths = sorted(n for n in self.lengths if n > 2 or not self.exact_short)
-        return np.array(lengths, dtype=np.int32) // 2
+    def arms(self) -> Ids:
+        """Half of each length."""
+        return np.array(sorted(self.lengths), dtype=np.int32) // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +75,17 @@ class SymmetricPaths:
     @property
     def arms(self) -> Ids:
         """Half of each path's length."""
-        return _arms(self.types)
+        arms: Ids = np.sum(self.types != NONE, axis=1, dtype=np.int32)
+        return arms
 
     @property
     def ends(self) -> Ids:
         """Where each path ends."""
         return _node_at(self.nodes, 2 * self.arms)
 
-
-def _arms(types: Ids) -> Ids:
-    arms: Ids = np.sum(types != NONE, axis=1, dtype=np.int32)
-    return arms
+    def take(self, rows: npt.NDArray[Any]) -> "SymmetricPaths":
+        """These paths."""
+        return SymmetricPaths(self.types[rows], self.nodes[rows])
 
 
 def _node_at(nodes: Ids, places: Ids) -> Ids:
@@ -135,9 +121,9 @@ class PathRules:
         figures = f"{self.common[rule] / self.pairs[rule]:.2f} ({self.common[rule]} of {self.pairs[rule]})"
         return f"{premise} ~ {conclusion} ~ {figures}"
 
-    def type_text(self, kind: int, relations: Vocabulary) -> str:
+    def type_text(self, row: int, relations: Vocabulary) -> str:
         """The relations from the entity to the middle node."""
-        steps = [int(r) for r in self.types[kind] if r != NONE]
+        steps = [int(r) for r in self.types[row] if r != NONE]
         return ", ".join(_relation_text(r, self.num_relations, relations) for r in steps)
 
 
@@ -169,25 +155,6 @@ class PathGroundings:
         """The confidence of each grounding's rule."""
         return self.rules.confidence[self.rule]
 
-    @property
-    def pairs(self) -> Ids:
-        """On how many pairs that confidence rests."""
-        return self.rules.pairs[self.rule]
-
-    @property
-    def premise_types(self) -> Ids:
-        return self.rules.premises[self.rule]
-
-    @property
-    def conclusion_types(self) -> Ids:
-        return self.rules.conclusions[self.rule]
-
-    @property
-    def ends(self) -> Ids:
-        """The entity at the other end of both paths."""
-        ends: Ids = self.premises[:, 1, 2]
-        return ends
-
 
 def virtual_edges(
     adjacency: Adjacency,
@@ -196,17 +163,12 @@ def virtual_edges(
     limits: PathLimits | None = None,
     seed: int = 0,
     threads: int | None = None,
-    own: Adjacency | None = None,
 ) -> PathGroundings:
-    """What symmetric-path rules conclude about these entities, in the order of their ids.
-
-    ``own`` gives the facts of each asked entity where they are not in ``adjacency``: with the observed graph as
-    ``adjacency`` and the auxiliary one as ``own``, every newcomer is joined to the observed graph by itself alone.
-    """
+    """What symmetric-path rules conclude about these entities, in the order of their ids."""
     limits = limits or PathLimits()
-    graph = _walk_graph(adjacency, own, num_relations)
-    asked = _asked(entities, len(graph.own_offsets) - 1)
-    _check_seed(seed)
+    require(0 <= seed <= MAX_SEED, "seed", seed, "an integer from 0 to 2**63 - 1")
+    graph = walk_graph(adjacency, num_relations)
+    asked = _asked(entities, len(graph.offsets) - 1)
     slices = [asked[i : i + SLICE] for i in range(0, len(asked), SLICE)]
 
     def infer(part: Ids) -> list[_Inferred]:
@@ -221,28 +183,10 @@ def virtual_edges(
     return _assemble([one for part in found for one in part], num_relations)
 
 
-def symmetric_paths(
-    adjacency: Adjacency,
-    entity: int,
-    num_relations: int,
-    limits: PathLimits | None = None,
-    seed: int = 0,
-    own: Adjacency | None = None,
-) -> SymmetricPaths:
-    """The paths from one entity that its rules are counted on."""
-    graph = _walk_graph(adjacency, own, num_relations)
-    _asked([entity], len(graph.own_offsets) - 1)
-    _check_seed(seed)
-    return _search(graph, entity, limits or PathLimits(), seed)
-
-
-def _walk_graph(adjacency: Adjacency, own: Adjacency | None, num_relations: int) -> WalkGraph:
-    own = own or adjacency
-    return WalkGraph(*_rows(adjacency), *_rows(own), num_relations)
-
-
-def _rows(adjacency: Adjacency) -> tuple[Offsets, Ids, Ids]:
-    return read_only(adjacency.offsets), read_only(adjacency.relations), read_only(adjacency.tails)
+def walk_graph(adjacency: Adjacency, num_relations: int) -> WalkGraph:
+    """A graph as compiled walks take it."""
+    offsets, relations, tails = adjacency.offsets, adjacency.relations, adjacency.tails
+    return WalkGraph(read_only(offsets), read_only(relations), read_only(tails), num_relations)
 
 
 def _asked(entities: Ids | Sequence[int], size: int) -> Ids:
@@ -253,25 +197,16 @@ def _asked(entities: Ids | Sequence[int], size: int) -> Ids:
     return asked.astype(np.int32)
 
 
-def _check_seed(seed: int) -> None:
-    require(0 <= seed <= MAX_SEED, "seed", seed, "an integer from 0 to 2**63 - 1")
-
-
-def _search(graph: WalkGraph, entity: int, limits: PathLimits, seed: int) -> SymmetricPaths:
-    parts = []
-    if limits.exact_short and 2 in limits.lengths:
-        parts.append(all_pairs(graph, entity))
-    if len(limits.walked_arms):
-        parts.append(walk_paths(graph, entity, limits.walked_arms, limits.walks, seed))
-    types = np.concatenate([p[0] for p in parts])
-    nodes = np.concatenate([p[1] for p in parts])
-    ends = _node_at(nodes, 2 * _arms(types))
+def symmetric_paths(graph: WalkGraph, entity: int, limits: PathLimits, seed: int) -> SymmetricPaths:
+    """The paths from one entity that its rules are counted on."""
+    found = SymmetricPaths(*walk_paths(graph, entity, limits.arms, limits.walks, seed))
+    types, ends = found.types, found.ends
     # A stable sort: of several paths with one type and end, the first that was found stays.
     order = np.lexsort((ends, types[:, 2], types[:, 1], types[:, 0]))
-    types, nodes, ends = types[order], nodes[order], ends[order]
+    types, ends = types[order], ends[order]
     fresh = _type_changes(types)
     fresh[1:] |= ends[1:] != ends[:-1]
-    return SymmetricPaths(types[fresh], nodes[fresh])
+    return found.take(order[fresh])
 
 
 def _type_changes(types: Ids) -> Mask:
@@ -291,14 +226,12 @@ class _Inferred(NamedTuple):
 
 
 def _infer(graph: WalkGraph, entity: int, limits: PathLimits, seed: int) -> _Inferred:
-    paths = _search(graph, entity, limits, seed)
+    paths = symmetric_paths(graph, entity, limits, seed)
     starts = np.append(np.flatnonzero(_type_changes(paths.types)), len(paths))
     rules = _confident_rules(paths, starts, limits)
     found = complete_rules(graph, entity, paths.types, paths.ends, starts, rules, seed)
     premises = _premises(paths, starts, rules, found, graph.num_relations)
-    kinds = paths.types[starts[:-1]]
-    keep = _best_triples(kinds[rules[found[:, 0], 1], 0], found, rules, limits.max_triples_per_entity)
-    return _Inferred(entity, kinds, rules, found[keep][:, [0, 2]], premises[keep])
+    return _Inferred(entity, paths.types[starts[:-1]], rules, found[:, [0, 2]], premises)
 
 
 def _confident_rules(paths: SymmetricPaths, starts: Offsets, limits: PathLimits) -> Offsets:
@@ -310,7 +243,7 @@ def _confident_rules(paths: SymmetricPaths, starts: Offsets, limits: PathLimits)
     pairs = np.diff(starts)[counted[:, 0]]
     rules = np.column_stack([counted, pairs])
     order = np.lexsort((rules[:, 1], rules[:, 0], -pairs, -rules[:, 2] / np.maximum(pairs, 1)))
-    return np.ascontiguousarray(rules[order[: limits.max_rules_per_entity]])
+    return np.ascontiguousarray(rules[order])
 
 
 def _premises(paths: SymmetricPaths, starts: Offsets, rules: Offsets, found: Offsets, num_relations: int) -> Ids:
@@ -321,20 +254,6 @@ def _premises(paths: SymmetricPaths, starts: Offsets, rules: Offsets, found: Off
     back = np.where(first >= num_relations, first - num_relations, first + num_relations)
     columns = [nodes[:, 0], first, nodes[:, 1], _node_at(nodes, last - 1), back, end, end, conclusion, found[:, 3]]
     return np.stack(columns, axis=1).astype(np.int32).reshape(-1, 3, 3)
-
-
-def _best_triples(relations: Ids, found: Offsets, rules: Offsets, cap: int | None) -> Mask:
-    """Which groundings belong to the best ``cap`` conclusions."""
-    if cap is None:
-        return np.ones(len(found), dtype=bool)
-    others, common, pairs = found[:, 2], rules[found[:, 0], 2], rules[found[:, 0], 3]
-    order = np.lexsort((others, relations, -pairs, -common / np.maximum(pairs, 1)))
-    conclusions = np.stack([relations, others], axis=1)[order]
-    _, first, which = np.unique(conclusions, axis=0, return_index=True, return_inverse=True)
-    ranks = np.argsort(np.argsort(first))
-    keep = np.empty(len(found), dtype=bool)
-    keep[order] = ranks[which.reshape(-1)] < cap
-    return keep
 
 
 def _assemble(found: list[_Inferred], num_relations: int) -> PathGroundings:

@@ -1,4 +1,4 @@
-"""Compiled search for symmetric paths: seeded walks there and back, exact pairs of length 2, and completions.
+"""Compiled search for symmetric paths: seeded random walks there and back, and completions.
 
 A path of length ``2k`` leaves ``start`` along oriented relations ``r1..rk`` to a middle node and returns along their
 inverses, in reverse order, to another entity. Every node of a path is met once, so its two arms share the middle only.
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Ids, Offsets
-from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound
 
 Draw = np.uint64
 
@@ -27,14 +27,11 @@ _HALF = np.uint64(32)
 
 
 class WalkGraph(NamedTuple):
-    """Rows of edges sorted by relation, then tail: ``own_*`` for the entity a walk starts at, else the rest."""
+    """Rows of edges sorted by relation, then tail."""
 
     offsets: Offsets
     relations: Ids
     tails: Ids
-    own_offsets: Offsets
-    own_relations: Ids
-    own_tails: Ids
     num_relations: int
 
 
@@ -58,13 +55,8 @@ def _below(state: Draw, size: int) -> np.int64:
 
 
 @compiled
-def _inverse(relation: int, num_relations: int) -> int:
-    return relation - num_relations if relation >= num_relations else relation + num_relations
-
-
-@compiled
 def _edges_of(graph: WalkGraph, node: int, relation: int) -> tuple[int, int]:
-    """The edges of a node (not the start) with one relation; a node beyond the rows has none."""
+    """The edges of a node with one relation; a node beyond the rows has none."""
     if node + 1 >= len(graph.offsets):
         return 0, 0
     low, high = graph.offsets[node], graph.offsets[node + 1]
@@ -74,12 +66,10 @@ def _edges_of(graph: WalkGraph, node: int, relation: int) -> tuple[int, int]:
 
 @compiled
 def _is_known(graph: WalkGraph, start: int, relation: int, tail: int) -> bool:
-    """Whether the start's own facts hold this edge."""
-    low, high = graph.own_offsets[start], graph.own_offsets[start + 1]
-    first = lower_bound(graph.own_relations, low, high, relation)
-    end = lower_bound(graph.own_relations, first, high, relation + 1)
-    place = lower_bound(graph.own_tails, first, end, tail)
-    return place < end and graph.own_tails[place] == tail
+    """Whether the graph holds this edge."""
+    first, end = _edges_of(graph, start, relation)
+    place = lower_bound(graph.tails, first, end, tail)
+    return place < end and graph.tails[place] == tail
 
 
 @compiled
@@ -94,16 +84,17 @@ def _met(nodes: Ids, count: int, node: int) -> bool:
 def _walk_out(graph: WalkGraph, start: int, arm: int, state: Draw, nodes: Ids, kind: Ids) -> bool:
     """Any edge at each step; False when a step leads nowhere or back onto the path."""
     nodes[0] = start
-    offsets, relations, tails = graph.own_offsets, graph.own_relations, graph.own_tails
     for step in range(arm):
         node = nodes[step]
-        if node + 1 >= len(offsets) or offsets[node] == offsets[node + 1]:
+        if node + 1 >= len(graph.offsets):
             return False
-        edge = offsets[node] + _below(state + np.uint64(step) * _STRIDE, offsets[node + 1] - offsets[node])
-        if _met(nodes, step + 1, tails[edge]):
+        low, high = graph.offsets[node], graph.offsets[node + 1]
+        if low == high:
             return False
-        kind[step], nodes[step + 1] = relations[edge], tails[edge]
-        offsets, relations, tails = graph.offsets, graph.relations, graph.tails
+        edge = low + _below(state + np.uint64(step) * _STRIDE, high - low)
+        if _met(nodes, step + 1, graph.tails[edge]):
+            return False
+        kind[step], nodes[step + 1] = graph.relations[edge], graph.tails[edge]
     return True
 
 
@@ -111,7 +102,7 @@ def _walk_out(graph: WalkGraph, start: int, arm: int, state: Draw, nodes: Ids, k
 def _walk_back(graph: WalkGraph, arm: int, state: Draw, nodes: Ids, kind: Ids) -> bool:
     """Only edges that keep the symmetry; False as soon as there is none, or the drawn one meets the path."""
     for step in range(arm):
-        relation = _inverse(kind[arm - 1 - step], graph.num_relations)
+        relation = inverse_of(kind[arm - 1 - step], graph.num_relations)
         first, end = _edges_of(graph, nodes[arm + step], relation)
         if first == end:
             return False
@@ -146,37 +137,10 @@ def walk_paths(
 
 
 @compiled
-def _pairs_over(graph: WalkGraph, start: int, kinds: Ids, nodes: Ids, fill: bool) -> int:
-    found = 0
-    for edge in range(graph.own_offsets[start], graph.own_offsets[start + 1]):
-        relation, middle = graph.own_relations[edge], graph.own_tails[edge]
-        first, end = _edges_of(graph, middle, _inverse(relation, graph.num_relations))
-        for back in range(first, end if middle != start else first):
-            other = graph.tails[back]
-            new = other != start and other != middle
-            if new and fill:
-                kinds[found, 0] = relation
-                nodes[found, 0], nodes[found, 1], nodes[found, 2] = start, middle, other
-            found += new
-    return found
-
-
-@compiled
-def all_pairs(graph: WalkGraph, start: int) -> tuple[Ids, Ids]:
-    """Every symmetric path of length 2, as `walk_paths` gives those it meets."""
-    nothing = np.empty((0, NODES), dtype=np.int32)
-    found = _pairs_over(graph, start, nothing, nothing, False)
-    kinds = np.full((found, MAX_ARM), NONE, dtype=np.int32)
-    nodes = np.full((found, NODES), NONE, dtype=np.int32)
-    _pairs_over(graph, start, kinds, nodes, True)
-    return kinds, nodes
-
-
-@compiled
 def _completion(graph: WalkGraph, start: int, end: int, kind: Ids, state: Draw, nodes: Ids) -> int:
-    """Walk a type from its far end until one edge is missing; the number of nodes met, 0 where there is no way.
+    """Walk a type from its far end until one edge is missing; the number of nodes met, 0 where that fails.
 
-    Depth first from a random edge at each node, so a way is found wherever one exists within `COMPLETION_STEPS`.
+    Depth first from a random edge at each node: what exists is found within `COMPLETION_STEPS`.
     """
     arm = MAX_ARM
     while kind[arm - 1] == NONE:
@@ -186,7 +150,7 @@ def _completion(graph: WalkGraph, start: int, end: int, kind: Ids, state: Draw, 
     nodes[0], depth, fresh = end, 0, True
     for _ in range(COMPLETION_STEPS):
         if fresh:
-            relation = kind[depth] if depth < arm else _inverse(kind[steps - depth], graph.num_relations)
+            relation = kind[depth] if depth < arm else inverse_of(kind[steps - depth], graph.num_relations)
             first[depth], last = _edges_of(graph, nodes[depth], relation)
             size[depth], taken[depth] = last - first[depth], 0
             state += _STRIDE
@@ -209,7 +173,7 @@ def _completion(graph: WalkGraph, start: int, end: int, kind: Ids, state: Draw, 
 
 @compiled
 def complete_pair(graph: WalkGraph, start: int, end: int, kind: Ids, seed: int) -> tuple[int, int]:
-    """The node one edge away from the start, and the first node on the way to it from the end; -1, -1 without any.
+    """The node one edge away from the start, and the first node towards it from the end; -1, -1 without any.
 
     Where that edge is known the pair has the path after all and nothing is missing.
     """
@@ -235,7 +199,7 @@ def count_common(
 ) -> npt.NDArray[np.int64]:  # (rules, 3): premise, conclusion, pairs with both
     """Every ``premise => conclusion`` that is confident enough and leaves a pair to complete.
 
-    Paths stand by type (``starts``), then end; ``end_places`` is each path's end, ``end_types`` lists types by end.
+    Paths are sorted by type (``starts``), then end; ``end_places`` has the end of each, ``end_types`` the types by end.
     """
     types = len(starts) - 1
     common, touched = np.zeros(types, dtype=np.int64), np.empty(types, dtype=np.int64)

@@ -3,9 +3,7 @@
 See `newcomer.rules.mining.chains` for what is counted and how.
 """
 
-import math
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,9 +12,8 @@ import numpy as np
 
 from newcomer.graph import Graph, Ids, Mask, Offsets
 from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.limits import require
-from newcomer.rules.mining.horn import tail_side
-from newcomer.rules.mining.horn_index import MiningIndex
+from newcomer.rules.limits import require_caps, require_counts, require_shares
+from newcomer.rules.mining.index import MiningIndex, offsets_of, tail_side
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
 BODIES = 4096  # bodies counted between two looks at the clock
@@ -30,8 +27,7 @@ class ChainLimits:
 
     ``samples`` is the budget. ``seconds`` ends sampling and counting early: the most often hit are counted first, and
     half of the time is for sampling. ``min_confidence`` is of smoothed confidence. ``max_candidates`` keeps those most
-    often hit. ``max_steps`` bounds the work on a body: no new start is taken once so many edges have been walked.
-    ``max_rules`` keeps the best by smoothed confidence, then support, then canonical order.
+    often hit. ``max_steps`` bounds the work on a body: no new start is taken once so many edges have been followed.
     """
 
     samples: int = 20_000_000
@@ -42,29 +38,15 @@ class ChainLimits:
     max_pairs: int = 2_000
     max_steps: int = 1_000_000
     max_candidates: int = 4_000_000
-    max_rules: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("samples", "min_hits", "min_support", "max_pairs", "max_steps", "max_candidates"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "an integer from 1")
-        require(0.0 <= self.min_confidence <= 1.0, "min_confidence", self.min_confidence, "a number from 0 to 1")
-        for name in ("seconds", "max_rules"):
-            value = getattr(self, name)
-            require(value is None or value > 0, name, value, "a number above 0, or None for no limit")
-
-
-class Clock:
-    """Whether a share of the time is used up."""
-
-    def __init__(self, started: float, seconds: float | None) -> None:
-        self._started, self._seconds = started, math.inf if seconds is None else seconds
-
-    def is_past(self, share: float) -> bool:
-        return time.monotonic() - self._started > share * self._seconds
+        require_counts(self, "samples", "min_hits", "min_support", "max_pairs", "max_steps", "max_candidates")
+        require_shares(self, "min_confidence")
+        require_caps(self, "seconds")
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class ChainCandidates:
     """Rules to be counted: body ``i`` with the heads ``starts[i]:starts[i + 1]``; the most often hit bodies first."""
 
     bodies: Offsets
@@ -72,17 +54,14 @@ class Candidates:
     heads: Ids
 
     @classmethod
-    def of(cls, bodies: Offsets, heads: Ids, hits: Offsets) -> "Candidates":
+    def of(cls, bodies: Offsets, heads: Ids, hits: Offsets) -> "ChainCandidates":
         """From one row a rule, sorted by body, then head."""
         firsts = np.flatnonzero(np.diff(bodies, prepend=-1))
         sizes = np.diff(np.append(firsts, len(bodies)))
         order = np.argsort(-np.add.reduceat(hits, firsts), kind="stable") if len(firsts) else firsts
-        starts = np.concatenate([[0], np.cumsum(sizes[order])])
+        starts = offsets_of(sizes[order])
         rows = np.repeat(firsts[order] - starts[:-1], sizes[order]) + np.arange(len(bodies))
         return cls(bodies[firsts[order]], starts, heads[rows])
-
-    def __len__(self) -> int:
-        return len(self.heads)
 
 
 class _Scratch(NamedTuple):
@@ -93,12 +72,12 @@ class _Scratch(NamedTuple):
     reached: Offsets  # how many starts of the body at hand reached it; zero between bodies
     found: Offsets  # the stamp of the z that last listed it as y, and its place in that list
     places: Offsets
-    listed: Offsets  # the stamp of the body that last listed its ends as z, and where they stand
+    listed: Offsets  # the stamp of the body that last listed its ends as z, and where these are
     list_starts: Offsets
     list_ends: Offsets
 
 
-class Counter:
+class ChainCounter:
     """Counts candidates and keeps the rules."""
 
     def __init__(self, graph: Graph, index: MiningIndex, limits: ChainLimits, seed: int) -> None:
@@ -108,32 +87,27 @@ class Counter:
         shuffled = np.random.default_rng([seed, MAX_SEED]).permutation(len(index.group_relations))
         # Groups by relation, in random order within each.
         self._starts = shuffled[np.argsort(index.group_relations[shuffled], kind="stable")]
-        self._parts: list[tuple[RuleSet, Mask]] = []
-        self.counted = 0
+        self._parts: list[RuleSet] = []
 
-    def run(self, pool: ThreadPoolExecutor, workers: int, clock: Clock, candidates: Candidates) -> None:
+    def run(self, pool: ThreadPoolExecutor, workers: int, deadline: float, candidates: ChainCandidates) -> None:
         """Count the candidates, the most often hit first, while there is time."""
-        scratch = [self._new_scratch() for _ in range(workers)]
-        for batch in _batches(len(candidates.bodies), BODIES):
-            if clock.is_past(1.0):
+        size = self._entities
+        scratch = [_Scratch(np.zeros(1, np.int64), *np.zeros((7, size), np.int64)) for _ in range(workers)]
+        for start in range(0, len(candidates.bodies), BODIES):
+            if time.monotonic() > deadline:
                 return
+            stop = min(start + BODIES, len(candidates.bodies))
             # Each thread takes every n-th body, with scratch space of its own.
-            jobs = [(np.arange(batch.start + i, batch.stop, workers), scratch[i]) for i in range(workers)]
-            parts = pool.map(lambda job: self._count(candidates, *job), jobs)
-            self._parts.extend(parts)
-            self.counted += int(candidates.starts[batch.stop] - candidates.starts[batch.start])
+            shares = [np.arange(start + i, stop, workers) for i in range(workers)]
+            self._parts.extend(pool.map(lambda *job: self._count(candidates, *job), shares, scratch))
 
-    def _new_scratch(self) -> _Scratch:
-        a, b, c, d, e, f, g = np.zeros((7, self._entities), dtype=np.int64)
-        return _Scratch(np.zeros(1, dtype=np.int64), a, b, c, d, e, f, g)
-
-    def _count(self, candidates: Candidates, which: Offsets, scratch: _Scratch) -> tuple[RuleSet, Mask]:
+    def _count(self, candidates: ChainCandidates, which: Offsets, scratch: _Scratch) -> RuleSet:
         limits = self._limits
         starts, sizes = candidates.starts[which], candidates.starts[which + 1] - candidates.starts[which]
-        places = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+        places = offsets_of(sizes)
         heads = candidates.heads[np.repeat(starts - places[:-1], sizes) + np.arange(places[-1])]
         bodies = candidates.bodies[which]
-        support, pca, pairs, exact = _count_bodies(
+        support, pca, pairs = _count_bodies(
             self._index, self._starts, bodies, places, heads, self._by_tail, limits.max_pairs, limits.max_steps, scratch
         )
         rest, r3 = np.divmod(np.repeat(bodies, sizes), 2 * self._size)
@@ -142,23 +116,11 @@ class Counter:
             self._size, len(heads), kinds=Kind.THREE, heads=heads, body1=r1, body2=r2, body3=r3, support=support,
             body_size=np.repeat(pairs, sizes), pca_body_size=pca, head_size=self._head_sizes[heads],
         )  # fmt: skip
-        kept = (support >= limits.min_support) & (rules.smoothed_confidence >= limits.min_confidence)
-        return rules.where(kept), np.repeat(exact, sizes)[kept]
+        return rules.where((support >= limits.min_support) & (rules.smoothed_confidence >= limits.min_confidence))
 
-    def rules(self) -> tuple[RuleSet, Mask]:
-        """The rules that were kept, in canonical order, and which of them are exact."""
-        rules = concatenate_rules([part for part, _ in self._parts], self._size)
-        exact = np.concatenate([np.empty(0, dtype=bool), *(part for _, part in self._parts)])
-        order = rules.canonical_order()
-        if self._limits.max_rules is not None and len(rules) > self._limits.max_rules:
-            smoothed, support = rules.smoothed_confidence[order], rules.support[order]
-            order = order[np.sort(np.lexsort([-support, -smoothed])[: self._limits.max_rules])]
-        return rules.where(order), exact[order]
-
-
-def _batches(size: int, most: int) -> Iterator[slice]:
-    for start in range(0, size, most):
-        yield slice(start, min(start + most, size))
+    def rules(self) -> RuleSet:
+        """The rules that were kept, in canonical order."""
+        return concatenate_rules(self._parts, self._size).sorted()
 
 
 @compiled
@@ -182,7 +144,7 @@ def _next_stamp(scratch: _Scratch) -> int:
 def _list_ends(
     index: MiningIndex, z: int, r2: int, r3: int, scratch: _Scratch, ends: Ends, used: int
 ) -> tuple[Ends, int, int]:
-    """Append the distinct y behind z, each with its w, or -1 if there are several; what is used now, edges walked."""
+    """Append the distinct y behind z, each with its w, or -1 if there are several; what is used now, edges followed."""
     stamp, steps = _next_stamp(scratch), 1
     second = _group_of(index.group_offsets, index.group_relations, z, r2)
     if second < 0:
@@ -243,7 +205,7 @@ def _count_facts(
     index: MiningIndex, x: int, stamp: int, pairs: int, heads: Ids, by_tail: Mask, scratch: _Scratch,
     support: Offsets, pca: Offsets,
 ) -> None:  # fmt: skip
-    """What the pairs of one start add to each head's support, and to PCA bodies that look at x."""
+    """What the pairs of one start add to each head's support, and to PCA body pairs that look at x."""
     for i in range(len(heads)):
         group = _group_of(index.group_offsets, index.group_relations, x, heads[i])
         if group < 0:
@@ -259,7 +221,7 @@ def _count_facts(
 def _count_known_ends(
     index: MiningIndex, ends: Ends, heads: Ids, by_tail: Mask, scratch: _Scratch, pca: Offsets
 ) -> None:
-    """Add up the PCA bodies that look at y, and forget who was reached."""
+    """Add up the PCA body pairs that look at y, and forget which were reached."""
     size = len(by_tail)
     for place in range(len(ends)):
         y = ends[place, 0]
@@ -276,8 +238,8 @@ def _count_known_ends(
 def _count_body(
     index: MiningIndex, starts: Offsets, body: int, heads: Ids, by_tail: Mask, max_pairs: int, max_steps: int,
     scratch: _Scratch, ends: Ends, support: Offsets, pca: Offsets,
-) -> tuple[Ends, int, bool]:  # fmt: skip
-    """Pairs of a body, and whether these are all; adds to the support and PCA body size of its heads."""
+) -> tuple[Ends, int]:  # fmt: skip
+    """The pairs of a body that were counted; adds to the support and PCA body size of its heads."""
     size = len(by_tail)
     r1, r2, r3 = body // (4 * size * size), body // (2 * size) % (2 * size), body % (2 * size)
     own, used, pairs, steps = _next_stamp(scratch), 0, 0, 0
@@ -288,30 +250,29 @@ def _count_body(
             z = index.tails[edge]
             if scratch.listed[z] != own:
                 scratch.listed[z], scratch.list_starts[z] = own, used
-                ends, used, walked = _list_ends(index, z, r2, r3, scratch, ends, used)
+                ends, used, followed = _list_ends(index, z, r2, r3, scratch, ends, used)
                 scratch.list_ends[z] = used
-                steps += walked
+                steps += followed
         stamp = _next_stamp(scratch)
-        more, walked = _reach(index, start, stamp, scratch, ends)
+        more, followed = _reach(index, start, stamp, scratch, ends)
         if more > 0:
             _count_facts(index, index.group_entities[start], stamp, more, heads, by_tail, scratch, support, pca)
-        pairs, steps, at = pairs + more, steps + walked, at + 1
+        pairs, steps, at = pairs + more, steps + followed, at + 1
     _count_known_ends(index, ends[:used], heads, by_tail, scratch, pca)
-    return ends, pairs, at == last
+    return ends, pairs
 
 
 @compiled
 def _count_bodies(
     index: MiningIndex, starts: Offsets, bodies: Offsets, places: Offsets, heads: Ids, by_tail: Mask,
     max_pairs: int, max_steps: int, scratch: _Scratch,
-) -> tuple[Offsets, Offsets, Offsets, Mask]:  # fmt: skip
-    """Support and PCA body size of each rule; body size of each body, and whether all its starts were taken."""
+) -> tuple[Offsets, Offsets, Offsets]:  # fmt: skip
+    """Support and PCA body size of each rule, body size of each body."""
     support, pca = np.zeros(len(heads), np.int64), np.zeros(len(heads), np.int64)
-    pairs, exact = np.zeros(len(bodies), np.int64), np.ones(len(bodies), np.bool_)
-    ends = np.empty((1024, 2), np.int32)
+    pairs, ends = np.zeros(len(bodies), np.int64), np.empty((1024, 2), np.int32)
     for i in range(len(bodies)):
         own = slice(places[i], places[i + 1])
-        ends, pairs[i], exact[i] = _count_body(
+        ends, pairs[i] = _count_body(
             index, starts, bodies[i], heads[own], by_tail, max_pairs, max_steps, scratch, ends, support[own], pca[own]
         )
-    return support, pca, pairs, exact
+    return support, pca, pairs

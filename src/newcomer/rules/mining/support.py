@@ -8,8 +8,8 @@ chain and 1 + 2R + b2 for an intersection; atoms are oriented relations.
 import numpy as np
 
 from newcomer.graph import Ids, Offsets
-from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.mining.horn_index import MiningIndex
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound
+from newcomer.rules.mining.index import MiningIndex
 
 FREE = -1
 Table = tuple[Offsets, Ids, Ids]  # body codes, the last triple that counted each, counts
@@ -17,7 +17,7 @@ Table = tuple[Offsets, Ids, Ids]  # body codes, the last triple that counted eac
 
 @compiled
 def _place(keys: Offsets, key: int) -> int:
-    """Where a key stands in an open-addressing table, or the free place where it belongs."""
+    """The place of a key in an open-addressing table, or the free place where it belongs."""
     mask = len(keys) - 1
     mixed = (np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)
     place = np.int64(mixed) & mask
@@ -65,7 +65,7 @@ def _add(table: Table, key: int, stamp: int) -> int:
 
 
 @compiled
-def _at_least(table: Table, minimum: int) -> tuple[bool, Offsets, Ids]:
+def _at_least(table: Table, minimum: int) -> tuple[Offsets, Ids]:
     """The bodies counted at least ``minimum`` (>= 1) times, and their counts."""
     keys, _, counts = table
     kept = 0
@@ -73,19 +73,13 @@ def _at_least(table: Table, minimum: int) -> tuple[bool, Offsets, Ids]:
         if counts[i] >= minimum:
             keys[kept], counts[kept] = keys[i], counts[i]
             kept += 1
-    return True, keys[:kept].copy(), counts[:kept].copy()
-
-
-@compiled
-def _turned(relation: int, relations: int) -> int:
-    """The inverse of an oriented relation."""
-    return relation - relations if relation >= relations else relation + relations
+    return keys[:kept].copy(), counts[:kept].copy()
 
 
 @compiled
 def link_support(
     index: MiningIndex, head: int, relations: int, one: bool, both: bool, minimum: int
-) -> tuple[bool, Offsets, Ids]:
+) -> tuple[Offsets, Ids]:
     """One-atom bodies and intersections of a head relation: other relations that hold between the same two ends."""
     width = 4 * relations + 1
     table = _new_table(64)
@@ -145,61 +139,57 @@ def _mark(index: MiningIndex, entity: int, mark: Offsets, on: bool) -> None:
 
 @compiled
 def _add_chains(
-    index: MiningIndex, a_link: int, b_link: int, relations: int, swapped: bool, part: int, parts: int,
-    table: Table, stamp: int,
-) -> int:  # fmt: skip
-    """Count the chains a -> z -> b of one middle entity; returns how many are new to the table."""
+    index: MiningIndex, x_link: int, y_link: int, relations: int, part: int, parts: int, table: Table, stamp: int
+) -> int:
+    """Count the chains x -> z -> y of one middle entity; returns how many are new to the table."""
     width = 4 * relations + 1
     fresh = 0
-    for i in range(index.link_starts[a_link], index.link_starts[a_link + 1]):
+    for i in range(index.link_starts[x_link], index.link_starts[x_link + 1]):
         first = index.link_relations[i]
         if first % parts != part:
             continue
-        for j in range(index.link_starts[b_link], index.link_starts[b_link + 1]):
-            last = index.link_relations[j]  # leads from b to z: read from z it is inverse
-            if swapped:
-                fresh += _add(table, last * width + 1 + _turned(first, relations), stamp)
-            else:
-                fresh += _add(table, first * width + 1 + _turned(last, relations), stamp)
+        for j in range(index.link_starts[y_link], index.link_starts[y_link + 1]):
+            last = index.link_relations[j]  # leads from y to z: read from z it is inverse
+            fresh += _add(table, first * width + 1 + inverse_of(last, relations), stamp)
     return fresh
 
 
 @compiled
 def chain_support(
-    index: MiningIndex, head: int, relations: int, swapped: bool, minimum: int, part: int, parts: int, most: int,
+    index: MiningIndex, head: int, relations: int, minimum: int, part: int, parts: int, most: int,
     mark: Offsets, met: Offsets,
 ) -> tuple[bool, Offsets, Ids]:  # fmt: skip
-    """Chains of two atoms for a head relation, walked from its tails if ``swapped``.
+    """Whether the table fits, and the chains of two atoms for a head relation.
 
-    ``part`` of ``parts`` takes the chains whose first step is ``part`` modulo ``parts``: when the table would need more
-    than ``most`` places the answer begins with False, and the caller asks again in smaller parts.
+    ``part`` of ``parts`` takes the chains whose first atom is ``part`` modulo ``parts``: when the table would need more
+    than ``most`` places it does not fit, and the caller asks again in smaller parts.
     """
     table = _new_table(256)
     used, stamp = 0, 0
-    start = head + relations if swapped else head
-    for at in range(index.relation_offsets[start], index.relation_offsets[start + 1]):
+    for at in range(index.relation_offsets[head], index.relation_offsets[head + 1]):
         group = index.relation_groups[at]
-        a = index.group_entities[group]
-        a_links = index.link_offsets[a + 1] - index.link_offsets[a]
+        x = index.group_entities[group]
+        x_links = index.link_offsets[x + 1] - index.link_offsets[x]
         marked = False
         for edge in range(index.group_starts[group], index.group_starts[group + 1]):
-            b = index.tails[edge]
+            y = index.tails[edge]
             stamp += 1
-            look_through = 16 * a_links >= index.link_offsets[b + 1] - index.link_offsets[b]
+            look_through = 16 * x_links >= index.link_offsets[y + 1] - index.link_offsets[y]
             if look_through and not marked:
-                _mark(index, a, mark, True)
+                _mark(index, x, mark, True)
                 marked = True
-            for i in range(_meet(index, a, b, mark, look_through, met)):
-                a_link, b_link = met[2 * i], met[2 * i + 1]
-                coming = (index.link_starts[a_link + 1] - index.link_starts[a_link]) * (
-                    index.link_starts[b_link + 1] - index.link_starts[b_link]
+            for i in range(_meet(index, x, y, mark, look_through, met)):
+                x_link, y_link = met[2 * i], met[2 * i + 1]
+                coming = (index.link_starts[x_link + 1] - index.link_starts[x_link]) * (
+                    index.link_starts[y_link + 1] - index.link_starts[y_link]
                 )
                 table = _with_room(table, used, coming, most)
                 if len(table[0]) == 0:
                     if marked:
-                        _mark(index, a, mark, False)
+                        _mark(index, x, mark, False)
                     return False, table[0], table[2]
-                used += _add_chains(index, a_link, b_link, relations, swapped, part, parts, table, stamp)
+                used += _add_chains(index, x_link, y_link, relations, part, parts, table, stamp)
         if marked:
-            _mark(index, a, mark, False)
-    return _at_least(table, minimum)
+            _mark(index, x, mark, False)
+    codes, counts = _at_least(table, minimum)
+    return True, codes, counts

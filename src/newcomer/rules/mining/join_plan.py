@@ -1,7 +1,7 @@
 """What is to be counted of candidate rules, in portions that threads can take.
 
 Candidates are turned to their PCA side and sorted, so that the rules that share a body, and the bodies that share a
-first atom, stand together; each portion's counts are its own, and no thread writes where another does.
+first atom, come together; each portion's counts are its own, and no thread writes where another does.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from newcomer.graph import Ids, Mask, Offsets
-from newcomer.rules.mining.horn_bodies import Portion, count_edges, count_links, count_several, count_single
-from newcomer.rules.mining.horn_index import MiningIndex
+from newcomer.rules.mining.bodies import Portion, count_edges, count_links, count_several, count_single
+from newcomer.rules.mining.index import MiningIndex
 from newcomer.rules.rule import Kind
 
 
@@ -28,7 +28,7 @@ class Candidates:
         return len(self.heads)
 
 
-class BodyPlan:
+class JoinPlan:
     """Candidates seen from their PCA side, sorted by kind, first atom, second atom and head.
 
     A *slot* is a run of candidates with one body; a *portion* is a run of slots with one kind and one first atom.
@@ -87,7 +87,7 @@ def _from_pca_side(candidates: Candidates, by_tail: Mask, size: int) -> tuple[Id
 class BodyCounter:
     """One thread's scratch space for counting bodies."""
 
-    def __init__(self, index: MiningIndex, plan: BodyPlan, size: int, entities: int) -> None:
+    def __init__(self, index: MiningIndex, plan: JoinPlan, size: int, entities: int) -> None:
         self.index, self.plan, self.size = index, plan, size
         self.slot_of = np.full(2 * size, -1, dtype=np.int32)
         self.weights = np.zeros(2 * size, dtype=np.int64)

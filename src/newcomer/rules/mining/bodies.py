@@ -11,7 +11,7 @@ import numpy as np
 
 from newcomer.graph import Ids, Offsets
 from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.mining.horn_index import MiningIndex
+from newcomer.rules.mining.index import MiningIndex
 
 
 class Portion(NamedTuple):
@@ -98,20 +98,6 @@ def count_single(index: MiningIndex, first: int, inverse: int, portion: Portion,
 
 
 @compiled
-def _most_entries(index: MiningIndex, first: int) -> int:
-    """The most groups that the middle entities of one x have together."""
-    most = 0
-    for at in range(index.relation_offsets[first], index.relation_offsets[first + 1]):
-        own = index.relation_groups[at]
-        entries = 0
-        for edge in range(index.group_starts[own], index.group_starts[own + 1]):
-            middle = index.tails[edge]
-            entries += index.group_offsets[middle + 1] - index.group_offsets[middle]
-        most = max(most, entries)
-    return most
-
-
-@compiled
 def _distinct_tails(index: MiningIndex, last: int, groups: Offsets, previous: Ids, seen: Offsets, stamp: int) -> int:
     """How many distinct tails a chain of groups has; ``seen`` notes the stamp under which an entity was last met."""
     count = 0
@@ -130,7 +116,7 @@ def _distinct_tails(index: MiningIndex, last: int, groups: Offsets, previous: Id
 def count_several(index: MiningIndex, first: int, portion: Portion, seen: Offsets, stamp: int) -> int:
     """Chains from the x that reach several middle entities by ``first``; returns the last stamp used."""
     slots = len(portion.body)
-    most = _most_entries(index, first)
+    most = len(index.group_entities)  # an x reaches no group twice, since it reaches no middle entity twice
     # The groups of each slot hang together as a chain: newest[slot], then previous of that, and so on.
     newest, touched = np.full(slots, -1, np.int32), np.empty(slots, np.int32)
     groups, previous = np.empty(most, np.int64), np.empty(most, np.int32)

@@ -1,4 +1,4 @@
-"""One plan for every kind of rule: which kinds, which limits, and the same rules whatever the threads."""
+"""Mining by one plan: which kinds, which limits, and the same rules whatever the threads."""
 
 from dataclasses import replace
 
@@ -9,10 +9,11 @@ from conftest import complaint
 from newcomer.data import load_dataset
 from newcomer.errors import OptionError
 from newcomer.graph import Graph
+from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.mining.constants import ConstantLimits, mine_constants
-from newcomer.rules.mining.horn import MINED_KINDS, MiningLimits, mine
-from newcomer.rules.mining.plan import MiningPlan, mine_rules
-from newcomer.rules.rule import ABOUT_ONE_VARIABLE, COLUMNS, Kind, RuleSet
+from newcomer.rules.mining.horn import mine_horn
+from newcomer.rules.mining.plan import HORN_KINDS
+from newcomer.rules.rule import COLUMNS, UNARY_KINDS, Kind, RuleSet
 from rule_oracle import graph_of, random_rows
 
 EVERYTHING = MiningPlan(kinds=tuple(Kind), min_head_coverage=0.0, samples=20_000)
@@ -37,8 +38,8 @@ def of_kinds(rules: RuleSet, kinds: tuple[Kind, ...]) -> RuleSet:
 
 
 def test_the_default_plan_is_what_the_horn_miner_finds(sample):
-    assert same(mine_rules(sample).rules, mine(sample).rules)
-    assert len(mine(sample).rules) > 100
+    assert same(mine_rules(sample).rules, mine_horn(sample).rules)
+    assert len(mine_horn(sample).rules) > 100
 
 
 def test_every_kind_is_found_and_stands_in_the_one_order(all_rules):
@@ -52,18 +53,18 @@ def test_a_plan_for_some_kinds_finds_those_of_the_plan_for_all(sample, all_rules
 
 
 def test_parts_are_those_of_the_single_miners(sample, all_rules):
-    walks = mine(sample, MiningLimits(min_head_coverage=0.0)).rules
-    assert same(of_kinds(all_rules, MINED_KINDS), walks.sorted())
-    constants = mine_constants(sample, ConstantLimits(min_support=2)).rules
-    assert same(of_kinds(all_rules, ABOUT_ONE_VARIABLE), constants.sorted())
+    closed = mine_horn(sample, MiningPlan(min_head_coverage=0.0)).rules
+    assert same(of_kinds(all_rules, HORN_KINDS), closed.sorted())
+    constants = mine_constants(sample, ConstantLimits(min_support=2))
+    assert same(of_kinds(all_rules, UNARY_KINDS), constants.sorted())
 
 
-def test_head_coverage_is_asked_of_walks_only(sample, all_rules):
+def test_head_coverage_is_asked_of_rules_of_one_and_two_atoms_only(sample, all_rules):
     few = mine_rules(sample, replace(EVERYTHING, min_head_coverage=0.5)).rules
-    walks = of_kinds(few, MINED_KINDS)
-    assert 0 < len(walks) < len(of_kinds(all_rules, MINED_KINDS))
-    assert (walks.head_coverage >= 0.5).all()
-    assert same(of_kinds(few, ABOUT_ONE_VARIABLE), of_kinds(all_rules, ABOUT_ONE_VARIABLE))
+    closed = of_kinds(few, HORN_KINDS)
+    assert 0 < len(closed) < len(of_kinds(all_rules, HORN_KINDS))
+    assert (closed.head_coverage >= 0.5).all()
+    assert same(of_kinds(few, UNARY_KINDS), of_kinds(all_rules, UNARY_KINDS))
 
 
 @pytest.mark.parametrize(
@@ -91,13 +92,13 @@ def test_head_size_is_the_number_of_facts_of_the_relation_for_every_kind(sample,
     assert same(found, all_rules.where(large)) and 0 < len(found) < len(all_rules)
 
 
-def test_max_constants_keeps_the_most_confident_about_one_variable_and_all_others(sample, all_rules):
-    every, most = of_kinds(all_rules, ABOUT_ONE_VARIABLE), 200
+def test_max_constants_keeps_the_most_confident_with_constants_and_all_others(sample, all_rules):
+    every, most = of_kinds(all_rules, UNARY_KINDS), 200
     kept = mine_rules(sample, replace(EVERYTHING, max_constants=most)).rules
-    found = of_kinds(kept, ABOUT_ONE_VARIABLE)
+    found = of_kinds(kept, UNARY_KINDS)
     assert len(found) == most < len(every)
     assert np.array_equal(np.sort(found.smoothed_confidence), np.sort(every.smoothed_confidence)[-most:])
-    others = tuple(kind for kind in Kind if kind not in ABOUT_ONE_VARIABLE)
+    others = tuple(kind for kind in Kind if kind not in UNARY_KINDS)
     assert same(of_kinds(kept, others), of_kinds(all_rules, others))
 
 
@@ -131,7 +132,7 @@ def test_a_short_time_leaves_whole_relations_out(sample):
     result = mine_rules(sample, MiningPlan(time_limit=1e-9))
     assert not result.complete and len(result.complete_relations) < sample.num_relations
     # What is there is complete: every rule of a finished relation, no rule of another.
-    everything = mine(sample).rules
+    everything = mine_horn(sample).rules
     finished = np.isin(everything.heads, result.complete_relations)
     assert same(result.rules, everything.where(finished))
 
@@ -142,13 +143,13 @@ def test_enough_time_finishes_every_relation(sample):
     assert result.seconds > 0
 
 
-def test_without_walks_there_is_no_relation_left_to_finish(sample):
+def test_without_closed_there_is_no_relation_left_to_finish(sample):
     assert mine_rules(sample, MiningPlan(kinds=(Kind.EXISTS,), time_limit=1e-9)).complete
 
 
 @pytest.mark.parametrize("graph", [graph_of([], 0, 0), graph_of([], 3, 2), graph_of([(0, 0, 1)], 2, 1)])
 def test_a_graph_with_nothing_to_find_has_no_rules(graph):
-    for kinds in (MINED_KINDS, ABOUT_ONE_VARIABLE, tuple(Kind)):
+    for kinds in (HORN_KINDS, UNARY_KINDS, tuple(Kind)):
         result = mine_rules(graph, MiningPlan(kinds=kinds, samples=100))
         assert len(result.rules) == 0 and result.complete
 
@@ -164,9 +165,9 @@ def test_figures_of_small_graphs_can_be_true_together(seed):
 
 
 def test_progress_is_reported_to_the_end(sample):
-    said: list[tuple[int, int]] = []
-    mine_rules(sample, MiningPlan(), progress=lambda done, total: said.append((done, total)))
-    assert said and said[-1][0] == said[-1][1]
+    reported: list[tuple[int, int]] = []
+    mine_rules(sample, MiningPlan(), progress=lambda done, total: reported.append((done, total)))
+    assert reported and reported[-1][0] == reported[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -181,6 +182,7 @@ def test_progress_is_reported_to_the_end(sample):
         ({"min_pca": float("nan")}, "min_pca is nan"),
         ({"max_rules": 0}, "max_rules is 0"),
         ({"max_rules": -3}, "max_rules is -3"),
+        ({"max_constants": 0}, "max_constants is 0"),
         ({"memory_limit": 0}, "memory_limit is 0"),
         ({"time_limit": -1.0}, "time_limit is -1.0"),
         ({"samples": 0}, "samples is 0"),
@@ -192,6 +194,6 @@ def test_values_out_of_range_are_refused(wrong, named):
 
 
 @pytest.mark.parametrize("threads", [0, -1])
-@pytest.mark.parametrize("kinds", [MINED_KINDS, ABOUT_ONE_VARIABLE, (Kind.THREE,)])
+@pytest.mark.parametrize("kinds", [HORN_KINDS, UNARY_KINDS, (Kind.THREE,)])
 def test_no_threads_are_refused(sample, threads, kinds):
     assert "threads" in str(complaint(mine_rules, sample, MiningPlan(kinds=kinds, samples=100), threads=threads))
