@@ -13,10 +13,10 @@ from conftest import complaint, make_dataset
 from newcomer.errors import DatasetError
 from newcomer.evaluation import calibration
 from newcomer.evaluation.calibration import (
+    AnswerRecorder,
     Calibration,
     Curve,
-    Overheard,
-    Own,
+    RelationCurve,
     ask,
     best,
     calibration_error,
@@ -202,7 +202,7 @@ def test_the_best_are_those_of_a_stable_sort(scores, k):
 
 def test_what_is_heard_are_the_best_answers_that_are_not_known():
     size, scorer = len(DATASET.entities), Table(len(DATASET.entities))
-    heard = Overheard(scorer, DATASET, DATASET.known(), shares=True, top=3)
+    heard = AnswerRecorder(scorer, DATASET, DATASET.known(), shares=True, top=3)
     n, r, s = DATASET.entities.id("n"), DATASET.relations.id("r"), DATASET.relations.id("s")
     asked = np.array([n, n, n], np.int32), np.array([s, r, r], np.int32)
     assert np.array_equal(heard.scores(*asked), scorer.rows[asked])
@@ -255,12 +255,21 @@ def test_error_and_bins_by_hand():
 
 def test_a_calibration_comes_back_from_json_with_relations_by_name():
     names, swapped = Vocabulary(["r", "s"]), Vocabulary(["s", "r"])
-    answers = Curve(0.5, 1.5, 0.25, np.array([[0.0, -1.0], [1.0, 2.0]]), {1: Own(0.9, 0.1, 7), 2: Own(1.0, -0.5, 3)})
+    answers = Curve(
+        0.5,
+        1.5,
+        0.25,
+        np.array([[0.0, -1.0], [1.0, 2.0]]),
+        {1: RelationCurve(0.9, 0.1, 7), 2: RelationCurve(1.0, -0.5, 3)},
+    )
     whole = Calibration(answers, Curve(1.0, 0.0, 0.0, NOTHING), {"2-5": (4, 3)})
     content = whole.to_dict(names)
     assert Calibration.from_dict(content, names).to_dict(names) == content
     found = Calibration.from_dict(content, swapped)
-    assert found.answers.relations == {0: Own(0.9, 0.1, 7), 3: Own(1.0, -0.5, 3)}  # s asked for tails, r for heads
+    assert found.answers.relations == {
+        0: RelationCurve(0.9, 0.1, 7),
+        3: RelationCurve(1.0, -0.5, 3),
+    }  # s asked for tails, r for heads
     assert found.first_right == {"2-5": (4, 3)} and np.array_equal(found.answers.knots, answers.knots)
     alone = Calibration(answers, None).to_dict(names)
     assert Calibration.from_dict(alone, names).triples is None

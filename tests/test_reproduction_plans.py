@@ -8,9 +8,9 @@ from conftest import complaint
 from newcomer.config import PROTOCOLS
 from newcomer.data.catalogue import entry, names
 from newcomer.errors import OptionError
-from newcomer.evaluation.report import TASKS
+from newcomer.evaluation.measure import TASKS
+from newcomer.reproduction.page import published
 from newcomer.reproduction.plans import PLANS, Cell, cells_of, chosen_cells, load_plan, read_toml
-from newcomer.reproduction.results import published
 from newcomer.reproduction.tables import METRIC_NAMES
 
 MODELS = {"vn", "mean", "lstm", "lan", "rules", "default"}
@@ -98,7 +98,7 @@ def test_seeds_are_of_trained_models():
         "rules": 1,
         "rules-all": 1,
         **dict.fromkeys(trained, 2),
-        "default-processor": 2,
+        "default-cpu": 2,
         "default": 4,
     }  # under two protocols
     assert {cell.seed for cell in cells("statistics", seeds=3)} == {0}

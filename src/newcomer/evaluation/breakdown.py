@@ -4,13 +4,13 @@ A query loses ``1 - 1 / rank`` of what a perfect ranking has; a group's ``lost``
 that the groups of one breakdown add up to 1. Only groups that occur are listed.
 
     relation             by name, both directions together; those that lose most come first
-    relation_class       1-1, 1-n, n-1, n-n as seen from the query's entity: the second place is n where an entity has
+    class                1-1, 1-n, n-1, n-n as seen from the query's entity: the second place is n where an entity has
                          1.5 or more answers on average in the observed graph, the first where an answer has 1.5 or
                          more such entities (so one relation is 1-n in one direction and n-1 in the other); "unseen"
                          where the observed graph has no fact of the relation
-    known_facts          how many facts the entity has of its own: observed ones if it is seen, else auxiliary ones
-    relation_frequency   how many facts the observed graph has of the relation
-    linked               whether a known fact, observed or auxiliary, ties entity and answer, whatever its relation
+    facts                how many facts the entity has of its own: observed ones if it is seen, else auxiliary ones
+    frequency            how many facts the observed graph has of the relation
+    linked               whether a known fact, observed or auxiliary, joins entity and answer, whatever its relation
                          and direction
     evidence             the last two in one: the relation was never observed; else the pair is linked, or is not
 """
@@ -50,8 +50,10 @@ class Group:
     ceiling: Mapping[str, float] | None = None
 
 
-def breakdown(result: RankingResult, dataset: InductiveDataset, full: Graph | None = None) -> dict[str, list[Group]]:
-    """Every breakdown of a result by its name, see the module.
+def breakdown(
+    result: RankingResult, dataset: InductiveDataset, full: Graph | None = None, by: Iterable[str] | None = None
+) -> dict[str, list[Group]]:
+    """Breakdowns of a result by their names (all, unless ``by`` names some), see the module.
 
     With ``full``, a graph of all true triples with the data set's ids, groups of a result under the known filter also
     get their ceiling (see `newcomer.evaluation.ranking.ceiling`).
@@ -61,8 +63,10 @@ def breakdown(result: RankingResult, dataset: InductiveDataset, full: Graph | No
             f"the result has other ids than data set {shown(dataset.name)}; pass the one it was ranked on"
         )
     loss = _Loss.of(result, dataset, full)
-    found = {name: loss.groups(*divide(result.queries, dataset)) for name, divide in BREAKDOWNS.items()}
-    found["relation"].sort(key=lambda group: (-group.lost, group.name))
+    names = BREAKDOWNS if by is None else by
+    found = {name: loss.groups(*BREAKDOWNS[name](result.queries, dataset)) for name in names}
+    if "relation" in found:
+        found["relation"].sort(key=lambda group: (-group.lost, group.name))
     return found
 
 
@@ -128,7 +132,7 @@ def _by_relation_class(queries: Queries, dataset: InductiveDataset) -> tuple[Cod
 
 
 def _average_above(relations: Ids, ends: Ids, counts: Ids) -> Mask:
-    """Per relation, whether those who stand at this end have `MANY` facts of it or more on average."""
+    """Per relation, whether the entities at this end have `MANY` facts of it or more on average."""
     size = int(ends.max(initial=0)) + 1
     distinct = np.bincount(np.unique(_pairs(relations, ends, size)) // size, minlength=len(counts))
     above: Mask = (counts >= MANY * distinct) & (distinct > 0)
@@ -143,7 +147,7 @@ def known_facts(dataset: InductiveDataset) -> Counts:
     """How many facts each entity has of its own."""
     own, size = dataset.own_facts, len(dataset.entities)
     owner = np.repeat(np.arange(size), np.diff(own.offsets))
-    # A fact that ties an entity to itself stands in its row in both directions, and is still one fact.
+    # A fact that joins an entity to itself stands in its row in both directions, and is still one fact.
     counted = (own.tails != owner) | (own.relations < len(dataset.relations))
     return np.bincount(owner[counted], minlength=size).astype(np.int64)
 
@@ -192,9 +196,9 @@ def _bucket(counts: npt.NDArray[np.integer], last: Mapping[str, int]) -> tuple[C
 
 BREAKDOWNS: dict[str, Callable[[Queries, InductiveDataset], tuple[Codes, Sequence[str]]]] = {
     "relation": _by_relation,
-    "relation_class": _by_relation_class,
-    "known_facts": _by_known_facts,
-    "relation_frequency": _by_relation_frequency,
+    "class": _by_relation_class,
+    "facts": _by_known_facts,
+    "frequency": _by_relation_frequency,
     "linked": _by_linked,
     "evidence": _by_evidence,
 }

@@ -2,9 +2,9 @@
 
 Thresholds come from labelled triples: those of valid, or those about newcomers that were held out. A relation's
 threshold is the exact optimum of accuracy over every cut between distinct scores; a relation without a labelled triple
-takes the overall threshold, the optimum over all of them together. With a *firmness* of k all labelled triples
-together have a say in each relation's threshold that weighs as much as k of its own: with few of these it is near to
-the overall one. Equally good cuts are told apart so:
+takes the overall threshold, the optimum over all of them together. With a *prior* of k all labelled triples together
+weigh as much as k of a relation's own when its threshold is found: with few of its own it is near to the overall one.
+Of equally good cuts one is taken so:
 
     between two scores   the widest gap wins, among equally wide ones the lowest, and the threshold is its middle
     outside of all       only where no cut between scores is as good: the overall threshold if it lies there, else the
@@ -25,16 +25,16 @@ from newcomer.errors import DatasetError, OptionError, shown
 from newcomer.evaluation.metrics import Interval, Values, bootstrap_mean
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
 
-FIRMNESS = 100.0  # of thresholds found on few triples
+PRIOR = 100.0  # of thresholds found on few triples
 FOLDS = 5
 SAMPLES = 1000  # for an interval
 
 
 class TripleScorer(Protocol):
-    """Anything that can say how true a triple is."""
+    """Anything that scores triples."""
 
     def triple_scores(self, heads: Ids, relations: Ids, tails: Ids, /) -> npt.NDArray[Any]:
-        """Scores of shape (n,), higher is truer; minus infinity is allowed (nothing speaks for it)."""
+        """Scores of shape (n,), higher is truer; minus infinity is allowed (no evidence at all)."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RelationThresholds:
         each = [self.relations.get(int(relation), self.overall) for relation in distinct]
         return np.array(each, dtype=np.float64)[place]
 
-    def says(self, relations: Ids, scores: npt.NDArray[Any]) -> Mask:
+    def accepts(self, relations: Ids, scores: npt.NDArray[Any]) -> Mask:
         """Whether each triple counts as true; in double precision, where no threshold is rounded onto a score."""
         true: Mask = scores >= self.of(relations)
         return true
@@ -60,8 +60,8 @@ class RelationThresholds:
         return {relations[relation]: threshold for relation, threshold in self.relations.items()}
 
 
-def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, firmness: float = 0.0) -> RelationThresholds:
-    """The thresholds with the highest accuracy on these labelled triples; ``firmness`` as the module says."""
+def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, prior: float = 0.0) -> RelationThresholds:
+    """The thresholds with the highest accuracy on these labelled triples; ``prior`` as the module says."""
     if len(scores) == 0:
         raise DatasetError("there is no labelled triple to find thresholds with; the data set needs a valid part")
     values = scores.astype(np.float64)
@@ -69,8 +69,8 @@ def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, firmn
     each = {}
     for relation in np.unique(relations).tolist():
         mine = relations == relation
-        if firmness:
-            each[relation] = best_threshold(values, labels, overall, mine + firmness / len(values))
+        if prior:
+            each[relation] = best_threshold(values, labels, overall, mine + prior / len(values))
         else:
             each[relation] = best_threshold(values[mine], labels[mine], overall)
     return RelationThresholds(overall, each)
@@ -122,7 +122,7 @@ class RelationAccuracy:
 
 @dataclass(frozen=True, eq=False)
 class ClassificationResult:
-    """Labelled test triples, what was said of them, and by which thresholds; ``interval`` is that of the accuracy."""
+    """Labelled test triples, their scores and thresholds; ``interval`` is that of the accuracy."""
 
     triples: TripleArray
     scores: Values
@@ -137,28 +137,28 @@ class ClassificationResult:
         return _labels(self.triples)
 
     @property
-    def said(self) -> Mask:
-        """Per triple, whether it was said to be true."""
-        return self.thresholds.says(self.triples.relations, self.scores)
+    def predicted(self) -> Mask:
+        """Per triple, whether it counts as true."""
+        return self.thresholds.accepts(self.triples.relations, self.scores)
 
     def metrics(self) -> dict[str, float]:
         """Accuracy; precision, recall and F1 of "true"; area under the ROC curve; NaN where there is nothing to count.
 
         The area is that of the scores of all relations together, which the thresholds do not enter.
         """
-        labels, said = self.labels, self.said
-        right = int((labels & said).sum())
+        labels, predicted = self.labels, self.predicted
+        right = int((labels & predicted).sum())
         return {
-            "accuracy": float((labels == said).mean()),
-            "precision": _share(right, int(said.sum())),
+            "accuracy": float((labels == predicted).mean()),
+            "precision": _share(right, int(predicted.sum())),
             "recall": _share(right, int(labels.sum())),
-            "f1": _share(2 * right, int(said.sum()) + int(labels.sum())),
+            "f1": _share(2 * right, int(predicted.sum()) + int(labels.sum())),
             "auc": roc_auc(self.scores, labels),
         }
 
     def by_relation(self) -> list[RelationAccuracy]:
         """Each relation that test asks about, in id order."""
-        labels, right = self.labels, self.labels == self.said
+        labels, right = self.labels, self.labels == self.predicted
         found = []
         for relation in np.unique(self.triples.relations).tolist():
             mine = self.triples.relations == relation
@@ -210,7 +210,7 @@ def classify(
     samples: int = SAMPLES,
     level: float = 0.95,
 ) -> ClassificationResult:
-    """Find thresholds on valid (unless they are given), then say which test triples are true.
+    """Find thresholds on valid (unless they are given), then classify the test triples.
 
     Where a part has no labels, false triples are made up with the generator, those of test first: they are the same
     whatever the thresholds. The interval of the accuracy resamples test triples; the thresholds stay.
@@ -225,39 +225,39 @@ def classify(
         scores = checked_scores(dataset, scorer, valid)
         thresholds = fit_thresholds(valid.relations, scores, _labels(valid))
     scores = checked_scores(dataset, scorer, test)
-    right = thresholds.says(test.relations, scores) == _labels(test)
+    right = thresholds.accepts(test.relations, scores) == _labels(test)
     interval = bootstrap_mean(right, generator, samples, level)
     return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
 
 
-def classified_anew(
+def reclassified(
     result: ClassificationResult, scores: Values, thresholds: RelationThresholds, generator: np.random.Generator
 ) -> ClassificationResult:
     """The same triples by other scores and thresholds, with the interval resampled as before."""
-    said = replace(result, scores=scores, thresholds=thresholds)
-    interval = bootstrap_mean(said.said == said.labels, generator, SAMPLES, result.interval.level)
-    return replace(said, interval=interval)
+    changed = replace(result, scores=scores, thresholds=thresholds)
+    interval = bootstrap_mean(changed.predicted == changed.labels, generator, SAMPLES, result.interval.level)
+    return replace(changed, interval=interval)
 
 
 def thresholds_of(triples: TripleArray, scores: Values) -> RelationThresholds:
-    """The thresholds that labelled triples with these scores speak for."""
-    return fit_thresholds(triples.relations, scores, _labels(triples), FIRMNESS)
+    """The thresholds of labelled triples with these scores."""
+    return fit_thresholds(triples.relations, scores, _labels(triples), PRIOR)
 
 
 def cross_fitted(triples: TripleArray, scores: Values, generator: np.random.Generator) -> dict[str, float]:
     """Area under the ROC curve, and the accuracy of labelled triples by thresholds from the other folds of them."""
     labels = _labels(triples)
-    fold, said = generator.permutation(len(triples)) % FOLDS, np.zeros(len(triples), dtype=bool)
+    fold, predicted = generator.permutation(len(triples)) % FOLDS, np.zeros(len(triples), dtype=bool)
     for number in range(FOLDS):
         asked, others = fold == number, fold != number
         if asked.any() and others.any():
-            found = fit_thresholds(triples.relations[others], scores[others], labels[others], FIRMNESS)
-            said[asked] = found.says(triples.relations[asked], scores[asked])
-    return {"auc": roc_auc(scores, labels), "accuracy": float((said == labels).mean())}
+            found = fit_thresholds(triples.relations[others], scores[others], labels[others], PRIOR)
+            predicted[asked] = found.accepts(triples.relations[asked], scores[asked])
+    return {"auc": roc_auc(scores, labels), "accuracy": float((predicted == labels).mean())}
 
 
 def checked_scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:
-    """What the scorer says, checked; it gets copies, because not every scorer can take read-only columns."""
+    """The scores, checked; the scorer gets copies, because not every scorer can take read-only columns."""
     columns = (column.copy() for column in (triples.heads, triples.relations, triples.tails))
     scores = np.asarray(scorer.triple_scores(*columns))
     if scores.shape != (len(triples),) or scores.dtype.kind not in "fiub":
@@ -308,7 +308,7 @@ def corrupted(dataset: InductiveDataset, triples: TripleArray, generator: np.ran
 
 @dataclass(frozen=True, eq=False)
 class _Pools:
-    """Who can stand in for an entity: (relation, kind, entity) packed into one sorted number each, a column a side."""
+    """Replacements of an entity: (relation, kind, entity) packed into one sorted number each, a column a side."""
 
     dataset: InductiveDataset
     true: Graph
@@ -326,8 +326,8 @@ class _Pools:
             kind = facts.relations.astype(np.int64) * 2 + dataset.is_seen[ends]
             return np.unique(kind * size + ends)
 
-        everyone = np.arange(size, dtype=np.int32)
-        kinds = (everyone[~dataset.is_seen], everyone[dataset.is_seen], everyone)
+        all_ids = np.arange(size, dtype=np.int32)
+        kinds = (all_ids[~dataset.is_seen], all_ids[dataset.is_seen], all_ids)
         return cls(dataset, true, (keys(facts.heads), keys(facts.tails)), kinds)
 
     def replaced(
@@ -337,10 +337,10 @@ class _Pools:
         head, relation, tail = triple
         for side_is_head in (at_head, not at_head) if is_free else (at_head,):
             if side_is_head:
-                new_head = self._stand_in(tail, relation + len(self.dataset.relations), head, generator)
+                new_head = self._replacement(tail, relation + len(self.dataset.relations), head, generator)
                 new_tail: int | None = tail
             else:
-                new_head, new_tail = head, self._stand_in(head, relation, tail, generator)
+                new_head, new_tail = head, self._replacement(head, relation, tail, generator)
             if new_head is not None and new_tail is not None:
                 return new_head, relation, new_tail
         names = _written(self.dataset, triple)
@@ -348,7 +348,7 @@ class _Pools:
             f"no false triple can be made of {names}: whoever takes an end's place, it is stated as true"
         )
 
-    def _stand_in(self, kept: int, asked: int, left: int, generator: np.random.Generator) -> int | None:
+    def _replacement(self, kept: int, asked: int, left: int, generator: np.random.Generator) -> int | None:
         """An entity that makes no true triple with ``kept`` along ``asked``, from the narrowest pool that has one."""
         relations, tails = self.true.adjacency.of(kept)
         true = tails[slice(*np.searchsorted(relations, [asked, asked + 1]))]

@@ -221,5 +221,5 @@ EXPECTED: dict[str, Callable[[Counts, Counts], Values]] = {
     "amri": _expected_index,
 }
 
-
-MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
+MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")  # those that are reported of a ranking
+ACCURACY = "accuracy"  # of a classification, beside these

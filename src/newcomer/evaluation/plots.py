@@ -1,5 +1,7 @@
-"""Pictures of a ranking (extra ``plots``): how far up the answers come, how that depends on what is known, and how
-often an answer of some probability is right."""
+"""Pictures of a ranking (extra ``plots``).
+
+How far up the answers come, how that depends on what is known, and how often an answer of some probability is right.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +36,7 @@ def need_matplotlib() -> Any:
 
 def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, title: str, folder: Path) -> list[Path]:
     """Draw one or two rankings of the same questions, by name; gives the files."""
-    groups = {name: breakdown(result, dataset)["known_facts"] for name, result in results.items()}
+    groups = {name: breakdown(result, dataset, by=["facts"])["facts"] for name, result in results.items()}
     first = next(iter(groups.values()))
     labels = [f"{group.name}\n({group.queries:,})" for group in first]
     hits = {name: _percent_hits(members) for name, members in groups.items()}

@@ -14,7 +14,7 @@ The known filter cannot remove true facts that the data set lacks; `ceiling` say
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.evaluation.metrics import (
+    MEASURED,
     Comparison,
     Counts,
     Interval,
@@ -45,7 +46,7 @@ REMOVED_BYTES = 40  # a removed candidate's row and place, and the temporaries t
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Questions (entity, relation, ?) with one true answer each, and the test triple each comes from."""
+    """Queries (entity, relation, ?) with one true answer each, and the test triple each comes from."""
 
     entity: Ids
     relation: Ids
@@ -67,7 +68,7 @@ class Queries:
 
 
 def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) -> Queries:
-    """What the true ones of these triples (those of test, unless others are given) ask, in their order.
+    """The queries of the true ones of these triples (those of test, unless others are given), in their order.
 
     The tail is asked for unless it alone is a newcomer, the head unless the head alone is.
     """
@@ -80,15 +81,15 @@ def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) ->
     asked = np.stack([asks_tail, asks_head], axis=1).ravel()
     group = np.where(new_head | new_tail, *GROUPS)
     return Queries(
-        _woven(triples.heads, triples.tails)[asked],
-        _woven(triples.relations, triples.relations + np.int32(len(dataset.relations)))[asked],
-        _woven(triples.tails, triples.heads)[asked],
+        _interleaved(triples.heads, triples.tails)[asked],
+        _interleaved(triples.relations, triples.relations + np.int32(len(dataset.relations)))[asked],
+        _interleaved(triples.tails, triples.heads)[asked],
         np.repeat(np.arange(len(triples), dtype=np.int64), 2)[asked],
         np.repeat(group, 2)[asked],
     )
 
 
-def _woven(first: Ids, second: Ids) -> Ids:
+def _interleaved(first: Ids, second: Ids) -> Ids:
     """First and second column in turn: first[0], second[0], first[1], ..."""
     return np.stack([first, second], axis=1).ravel()
 
@@ -132,27 +133,25 @@ class RankingResult:
     entities: Vocabulary
     relations: Vocabulary
 
-    def metrics(self, mask: Mask | None = None) -> dict[str, float]:
-        """Every metric, over all queries or those under a mask."""
-        which = slice(None) if mask is None else mask
-        return summary(self.ranks[which], self.candidates[which])
+    def metrics(self) -> dict[str, float]:
+        """Every metric."""
+        return summary(self.ranks, self.candidates)
 
-    def groups(self) -> dict[str, dict[str, float]]:
-        """Every metric, apart for the queries about newcomers and about seen entities; only groups that occur."""
-        masks = {group: self.queries.group == group for group in GROUPS}
-        return {group: self.metrics(mask) for group, mask in masks.items() if mask.any()}
+    def measured(self) -> dict[str, float]:
+        """The metrics that are reported."""
+        metrics = self.metrics()
+        return {name: metrics[name] for name in MEASURED}
+
+    def take(self, mask: Mask) -> "RankingResult":
+        """The result of some of the queries."""
+        queries = self.queries.take(mask)
+        return replace(self, queries=queries, ranks=self.ranks[mask], candidates=self.candidates[mask])
 
     def interval(
-        self,
-        metric: str,
-        generator: np.random.Generator,
-        samples: int = 1000,
-        level: float = 0.95,
-        mask: Mask | None = None,
+        self, metric: str, generator: np.random.Generator, samples: int = 1000, level: float = 0.95
     ) -> Interval:
         """A bootstrap confidence interval of a metric."""
-        which = slice(None) if mask is None else mask
-        return bootstrap(metric, self.ranks[which], self.candidates[which], generator, samples, level)
+        return bootstrap(metric, self.ranks, self.candidates, generator, samples, level)
 
     def to_table(self) -> pa.Table:
         """A row a query: which side of which triple was asked for, names, rank and number of candidates."""
@@ -253,8 +252,8 @@ def evaluate_under(
         scores = _scores(dataset, scorer, asked, batch)
         for protocol, column in zip(protocols, ranks, strict=True):
             removed = filters[protocol.filter].removed(batch)
-            above, level = _rivals(scores, asked.answer[batch], allowed[protocol.candidates], removed)
-            column[batch] = 1.0 + above + TIES[protocol.ties] * level
+            above, equal = _above_and_equal(scores, asked.answer[batch], allowed[protocol.candidates], removed)
+            column[batch] = 1.0 + above + TIES[protocol.ties] * equal
         if progress is not None:
             progress(batch.stop, len(asked))
     counts = [filters[p.filter].candidate_counts(asked, allowed[p.candidates]) for p in protocols]
@@ -339,7 +338,7 @@ def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int
 
 
 def _scores(dataset: InductiveDataset, scorer: Scorer, queries: Queries, batch: slice) -> npt.NDArray[Any]:
-    """What the scorer says of a batch, checked; it gets copies, because not every scorer can take read-only columns."""
+    """The scores of a batch, checked; the scorer gets copies, because not every scorer can take read-only columns."""
     entities, relations = queries.entity[batch].copy(), queries.relation[batch].copy()
     scores = np.asarray(scorer.scores(entities, relations))
     wanted = (len(entities), len(dataset.entities))
@@ -364,7 +363,7 @@ def _written(dataset: InductiveDataset, entity: int, relation: int) -> str:
     return f"(?, {shown(dataset.relations[relation - size])}, {name})"
 
 
-def _rivals(
+def _above_and_equal(
     scores: npt.NDArray[Any], answers: Ids, allowed: Mask, removed: tuple[Offsets, Ids]
 ) -> tuple[Counts, Counts]:
     """How many candidates score above each answer, and how many others score the same."""
@@ -418,15 +417,15 @@ def _full_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
     return Graph.build(dataset.entities, dataset.relations, concatenate([dataset.known().triples, full.triples]))
 
 
-def _everyone(dataset: InductiveDataset) -> Mask:
+def _all(dataset: InductiveDataset) -> Mask:
     return np.ones(len(dataset.entities), dtype=bool)
 
 
-def _the_seen(dataset: InductiveDataset) -> Mask:
+def _seen(dataset: InductiveDataset) -> Mask:
     return dataset.is_seen
 
 
 FILTERS: dict[str, Callable[[InductiveDataset, Graph | None], Graph]] = {"known": _known_filter, "full": _full_filter}
-CANDIDATES: dict[str, Callable[[InductiveDataset], Mask]] = {"all": _everyone, "seen": _the_seen}
+CANDIDATES: dict[str, Callable[[InductiveDataset], Mask]] = {"all": _all, "seen": _seen}
 # How much of those that score the same as the answer stands before it.
 TIES: dict[str, float] = {"mean": 0.5, "optimistic": 0.0, "pessimistic": 1.0}

@@ -1,9 +1,9 @@
 """What to run for each table of the paper: plans are TOML files, and a plan is a list of cells.
 
 A plan names models (a preset and what differs from it, or a way to mine rules) and runs: data sets x models x protocols
-x seeds. A *cell* is one of these combinations. Its name is made of them and is the name of its file in the results:
+x seeds. A *cell* is one of these combinations. Its name is made of them:
 
-    WHAT-DATASET-MODEL[-VARIANT]-PROTOCOL-SEED
+    TABLE-DATASET-MODEL[-VARIANT]-PROTOCOL-SEED
 
 All settings of a cell follow from the plan, so a finished cell can be told from one that was run with other settings.
 """
@@ -58,7 +58,7 @@ class Run:
 class Plan:
     """A table: one of the paper, or one of ours."""
 
-    what: str
+    table: str
     task: str
     title: str
     about: str
@@ -77,7 +77,7 @@ class Plan:
 class Cell:
     """One model on one data set under one protocol with one seed."""
 
-    what: str
+    table: str
     task: str
     dataset: str
     label: str
@@ -89,7 +89,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return f"{self.what}-{self.dataset}-{self.label}-{self.protocol}-{self.seed}"
+        return f"{self.table}-{self.dataset}-{self.label}-{self.protocol}-{self.seed}"
 
     @property
     def model(self) -> str:
@@ -128,29 +128,25 @@ def read_toml(*place: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def load_plan(what: str) -> Plan:
+def load_plan(table: str) -> Plan:
     """The plan of this name; a wrong name is answered with the nearest right one."""
-    if what not in PLANS:
-        raise unknown_name("table", what, (*PLANS, "report"))
-    stated = read_toml("plans", f"{what}.toml")
-    models = {label: _model(label, table) for label, table in stated["models"].items()}
-    runs = tuple(
-        Run(
-            title=table.get("title", ""),
-            datasets=tuple(table["datasets"]),
-            models=tuple(table["models"]),
-            protocols=tuple(table["protocols"]),
-            seeds=table["seeds"],
-        )
-        for table in stated["runs"]
-    )
+    if table not in PLANS:
+        raise unknown_name("table", table, (*PLANS, "report"))
+    stated = read_toml("plans", f"{table}.toml")
+    models = {label: _model(label, model) for label, model in stated["models"].items()}
+    runs = tuple(map(_run, stated["runs"]))
     metrics = tuple(stated["metrics"])
-    return Plan(what, stated["task"], stated["title"], stated["about"], metrics, stated["layout"], models, runs)
+    return Plan(table, stated["task"], stated["title"], stated["about"], metrics, stated["layout"], models, runs)
 
 
-def _model(label: str, table: Mapping[str, Any]) -> Model:
-    changes = tuple(table.get("set", ()))
-    return Model(label, table.get("preset"), table.get("ablation"), changes, table.get("mining"))
+def _model(label: str, stated: Mapping[str, Any]) -> Model:
+    changes = tuple(stated.get("set", ()))
+    return Model(label, stated.get("preset"), stated.get("ablation"), changes, stated.get("mining"))
+
+
+def _run(stated: Mapping[str, Any]) -> Run:
+    datasets, models, protocols = (tuple(stated[name]) for name in ("datasets", "models", "protocols"))
+    return Run(stated.get("title", ""), datasets, models, protocols, stated["seeds"])
 
 
 def cells_of(plan: Plan, changes: Sequence[str] = ()) -> list[Cell]:
@@ -182,7 +178,7 @@ def chosen_cells(
     kept = [cell for cell in cells if not only or any(fnmatchcase(cell.name, f"*{part}*") for part in only)]
     if not kept:
         asked = " or ".join(map(shown, only)) if only else f"the protocol {protocol}"
-        raise OptionError(f"no cell of {plan.what} is of {asked}; see their names with: --dry-run")
+        raise OptionError(f"no cell of {plan.table} is of {asked}; see their names with: --dry-run")
     return kept
 
 
@@ -195,7 +191,7 @@ def _check(protocol: str | None, seeds: int | None, changes: Sequence[str]) -> N
         name = text.partition("=")[0].strip()
         if name in DECIDED:
             raise OptionError(f"{name} cannot be set for a plan's cells; {DECIDED[name]}")
-    with_overrides(load_preset("default"), changes)  # a wrong name or value is said before anything is read
+    with_overrides(load_preset("default"), changes)  # a wrong name or value is an error before anything is read
 
 
 def _under(runs: Sequence[Run], protocol: str | None) -> list[Run]:
@@ -224,7 +220,7 @@ def _of_run(plan: Plan, run: Run, protocol: str, seeds: int | None, changes: Seq
 
 
 def _cell(plan: Plan, model: Model, dataset: str, protocol: str, seed: int, changes: Sequence[str]) -> Cell:
-    place = plan.what, plan.task, dataset, model.label, protocol, seed
+    place = plan.table, plan.task, dataset, model.label, protocol, seed
     if model.preset is None:
         return Cell(*place, mining=model.mining)
     config = load_preset(model.preset)

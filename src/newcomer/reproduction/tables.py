@@ -75,9 +75,9 @@ def full_figure_of(row: Row, metric: str) -> Figure | None:
 
 
 def unlinked_figure_of(row: Row, metric: str) -> Figure | None:
-    """The same of questions whose answer no known fact ties to the newcomer, though their relation was observed."""
+    """The same of questions whose answer no known fact joins to the newcomer, though their relation was observed."""
     others = [other for result in row.results for other in _under_full_filter(result)]
-    found = [{"metrics": group} for other in others for group in other.get("breakdowns", ()) if _is_unlinked(group)]
+    found = [{"metrics": other["unlinked"]} for other in others if other.get("unlinked")]
     return _over_seeds(found, metric) if len(found) == len(row.results) else None
 
 
@@ -86,18 +86,10 @@ def _under_full_filter(result: Result) -> Sequence[Mapping[str, Any]]:
     return [other] if other is not None and other["filter"] == "full" else []
 
 
-def _is_unlinked(group: Mapping[str, Any]) -> bool:
-    return (group["by"], group["group"]) == ("evidence", "not linked")
-
-
 def part_figure_of(row: Row, part: str, metric: str) -> Figure | None:
-    """What the network or the rules of a model answer by themselves, under the known filter."""
-    found = [one for result in row.results for one in _parts(result, part) if one["filter"] == "known"]
+    """The same of the network or the rules of a model by themselves, under the known filter."""
+    found = [one for result in row.results for one in result.get(part) or () if one["filter"] == "known"]
     return _over_seeds(found, metric) if len(found) == len(row.results) else None
-
-
-def _parts(result: Result, part: str) -> Sequence[Mapping[str, Any]]:
-    return result.get(part) or ()
 
 
 def _over_seeds(results: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
@@ -107,10 +99,10 @@ def _over_seeds(results: Sequence[Mapping[str, Any]], metric: str) -> Figure | N
         return None
     if len(known) > 1:
         return Figure(sum(known) / len(known), min(known), max(known))
-    interval = (results[0].get("intervals") or {}).get(metric)
-    if interval is None or interval["low"] is None:
+    low, high = results[0].get("intervals", {}).get(metric) or (None, None)
+    if low is None or high is None:
         return Figure(known[0])
-    return Figure(known[0], in_paper_units(metric, interval["low"]), in_paper_units(metric, interval["high"]))
+    return Figure(known[0], in_paper_units(metric, low), in_paper_units(metric, high))
 
 
 def _value(result: Mapping[str, Any], metric: str) -> float | None:
