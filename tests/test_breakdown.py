@@ -19,8 +19,6 @@ from newcomer.evaluation.ranking import (
     Queries,
     RankingProtocol,
     RankingResult,
-    align,
-    ceiling,
     compare,
     queries_of,
 )
@@ -136,17 +134,8 @@ def test_rows_can_be_written_as_json():
     assert set(row) == {"by", "group", "queries", "share", "lost", *METRICS}
 
 
-def test_ceilings_come_with_the_full_graph_under_the_known_filter_only():
-    dataset = town()
-    true = [*dataset.known().named(), ("new", "lives", "oslo"), ("newer", "wed", "cid")]
-    full = align(Graph.from_names(true), dataset)
-    found = breakdown(ranked(dataset, [1, 4, 2]), dataset, full)
-    assert [group.ceiling["mrr"] for group in found["linked"]] == [0.875, 0.75]  # 3/4 and 1; 3/4
-    for group, chosen in zip(found["evidence"], ([0], [2], [1]), strict=True):
-        assert group.ceiling == ceiling(dataset, full, queries=queries_of(dataset).take(np.array(chosen)))
-    assert "ceiling_mrr" in to_rows(found)[0]
-    under_full = breakdown(ranked(dataset, [1, 4, 2], filter="full"), dataset, full)
-    assert {group.ceiling for groups in under_full.values() for group in groups} == {None}
+def test_only_the_breakdowns_named_are_made():
+    assert list(breakdown(ranked(town()), town(), ["linked", "facts"])) == ["linked", "facts"]
 
 
 def test_a_result_of_another_data_set_is_refused():

@@ -246,9 +246,9 @@ def test_error_and_bins_by_hand():
     probabilities = np.array([0.05, 0.0, 0.31, 0.39, 1.0])
     right = np.array([False, True, True, False, True])
     bins = reliability(probabilities, right)
-    assert [(one.low, one.high, one.answers) for one in bins] == [(0.0, 0.1, 2), (0.3, 0.4, 2), (0.9, 1.0, 1)]
-    assert [one.probability for one in bins] == pytest.approx([0.025, 0.35, 1.0])
-    assert [one.right for one in bins] == [0.5, 0.5, 1.0]
+    assert [(one["low"], one["high"], one["answers"]) for one in bins] == [(0.0, 0.1, 2), (0.3, 0.4, 2), (0.9, 1.0, 1)]
+    assert [one["probability"] for one in bins] == pytest.approx([0.025, 0.35, 1.0])
+    assert [one["right"] for one in bins] == [0.5, 0.5, 1.0]
     assert calibration_error(probabilities, right) == pytest.approx((2 * 0.475 + 2 * 0.15 + 0) / 5)
     assert np.isnan(calibration_error(probabilities[:0], right[:0]))
 

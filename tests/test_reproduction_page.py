@@ -12,14 +12,14 @@ from newcomer.reproduction.page import page_of, write_page
 from newcomer.reproduction.plans import cells_of, load_plan
 from newcomer.reproduction.stored import reduced, write_result
 from newcomer.reproduction.tables import (
+    FULL,
+    UNLINKED,
     Figure,
     figure_of,
-    full_figure_of,
     markdown_table,
     rows_of,
     shown_difference,
     shown_figure,
-    unlinked_figure_of,
 )
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -92,9 +92,9 @@ def test_several_seeds_have_their_mean_and_range():
 def test_the_full_filter_is_shown_where_all_seeds_have_it():
     also = {"filter": "full", "metrics": metrics(0.8), "intervals": intervals(0.8)}
     (row,) = rows_of([vn(0, also=also)])
-    assert shown_figure("mrr", full_figure_of(row, "mrr")) == "80.0 (72.0 to 88.0)"
+    assert shown_figure("mrr", figure_of(row, "mrr", FULL)) == "80.0 (72.0 to 88.0)"
     (row,) = rows_of([vn(0, also=also), vn(1)])
-    assert full_figure_of(row, "mrr") is None
+    assert figure_of(row, "mrr", FULL) is None
 
 
 def test_unlinked_pairs_are_shown_where_all_seeds_tell_of_them():
@@ -102,13 +102,13 @@ def test_unlinked_pairs_are_shown_where_all_seeds_tell_of_them():
         return {"filter": "full", "metrics": metrics(0.8), "intervals": intervals(0.8), "unlinked": metrics(mrr)}
 
     (row,) = rows_of([vn(0, also=also(0.3)), vn(1, also=also(0.5))])
-    assert shown_figure("mrr", unlinked_figure_of(row, "mrr")) == "40.0 (30.0 to 50.0)"
+    assert shown_figure("mrr", figure_of(row, "mrr", UNLINKED)) == "40.0 (30.0 to 50.0)"
     page = page_of(row.results, "results")
     assert ["", "", "", "full filter, unlinked pairs"] in [
         line[:4] for line in cells_under(page, "### fb15k-subject-10")
     ]
     (row,) = rows_of([vn(0, also=also(0.3)), vn(1, also={**also(0.5), "unlinked": None})])
-    assert unlinked_figure_of(row, "mrr") is None
+    assert figure_of(row, "mrr", UNLINKED) is None
 
 
 def test_of_a_report_the_figures_are_kept_and_the_breakdowns_are_not():
@@ -218,22 +218,6 @@ def test_results_beyond_the_plan_are_shown_too():
     extra = vn(0) | {"protocol": "refreshed", "cell": "link-prediction-fb15k-subject-10-vn-refreshed-0"}
     table = cells_under(page_of([extra], "results"), "### fb15k-subject-10")
     assert table[2][:4] == ["vn", "refreshed", "0", "ours"]
-
-
-def test_verdicts_by_scores_are_remarked_on_together_and_those_of_a_triple_classifier_are_not():
-    def judged(model: str, **more: object) -> dict[str, object]:
-        return result("classification", f"wn11-subject-1000-{model}-inductive-0", thresholds="newcomers", **more)
-
-    page = page_of([judged("mean"), judged("vn"), judged("default")], "results")
-    cells = "`classification-wn11-subject-1000-mean-inductive-0`, `classification-wn11-subject-1000-vn-inductive-0` are"
-    assert (
-        f"* {cells} not of the plan as it is now: verdicts were by scores, where a network's are by probabilities"
-        in page
-    )
-    assert "subject-1000-default-inductive-0` is not of the plan" not in page
-    by_probabilities = page_of([judged("mean") | {"thresholds": "probabilities"}], "results")
-    made_up = page_of([judged("mean", made_up_negatives=["test"])], "results")
-    assert "by scores" not in by_probabilities + made_up
 
 
 def test_other_settings_and_stand_ins_are_remarked_on():

@@ -42,7 +42,7 @@ def test_a_plan_holds_together(what):
     assert plan.task in (*TASKS, "statistics") and set(plan.metrics) <= set(METRIC_NAMES)
     assert plan.layout in ("metrics", "datasets") and plan.title and plan.about.strip()
     assert {cell.model for cell in found} <= MODELS and {cell.protocol for cell in found} <= set(PROTOCOLS)
-    assert set(plan.datasets) <= {*names(), *read_toml("datasets.toml")}
+    assert {name for run in plan.runs for name in run.datasets} <= {*names(), *read_toml("datasets.toml")}
     for cell in found:
         assert (cell.config is None) != (cell.mining is None)
         assert cell.config is None or (cell.config.protocol, cell.config.seed) == (cell.protocol, cell.seed)

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, shown
-from newcomer.evaluation.metrics import Counts, Values, expected_summary, summary
-from newcomer.evaluation.ranking import Queries, RankingResult, candidates_left
-from newcomer.graph import Graph, Ids, InductiveDataset, Mask
+from newcomer.evaluation.metrics import Counts
+from newcomer.evaluation.ranking import Queries, RankingResult
+from newcomer.graph import Ids, InductiveDataset, Mask
 
 MANY = 1.5
 FACTS = {"0": 0, "1": 1, "2-5": 5, "6-20": 20, "21-100": 100}
@@ -37,81 +37,49 @@ Codes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Queries of one kind: how many, what share of all, their metrics, and their share of all that is lost.
-
-    ``ceiling`` is what a perfect scorer can expect of these queries under the known filter, where it was asked for.
-    """
+    """Queries of one kind: how many, what share of all, their metrics, and their share of all that is lost."""
 
     name: str
     queries: int
     share: float
     metrics: Mapping[str, float]
     lost: float
-    ceiling: Mapping[str, float] | None = None
 
 
 def breakdown(
-    result: RankingResult, dataset: InductiveDataset, full: Graph | None = None, by: Iterable[str] | None = None
+    result: RankingResult, dataset: InductiveDataset, by: Iterable[str] | None = None
 ) -> dict[str, list[Group]]:
-    """Breakdowns of a result by their names (all, unless ``by`` names some), see the module.
-
-    With ``full``, a graph of all true triples with the data set's ids, groups of a result under the known filter also
-    get their ceiling (see `newcomer.evaluation.ranking.ceiling`).
-    """
+    """Breakdowns of a result by their names (all, unless ``by`` names some), see the module."""
     if result.entities != dataset.entities or result.relations != dataset.relations:
         raise OptionError(
             f"the result has other ids than data set {shown(dataset.name)}; pass the one it was ranked on"
         )
-    loss = _Loss.of(result, dataset, full)
     names = BREAKDOWNS if by is None else by
-    found = {name: loss.groups(*BREAKDOWNS[name](result.queries, dataset)) for name in names}
+    found = {name: _groups(result, *BREAKDOWNS[name](result.queries, dataset)) for name in names}
     if "relation" in found:
         found["relation"].sort(key=lambda group: (-group.lost, group.name))
     return found
 
 
+def _groups(result: RankingResult, codes: Codes, names: Sequence[str]) -> list[Group]:
+    """The groups that occur, in the order of their codes."""
+    lost, found = 1.0 - 1.0 / result.ranks, []
+    total = float(lost.sum())
+    for code in np.unique(codes).tolist():
+        mask = codes == code
+        count, share = int(mask.sum()), float(lost[mask].sum()) / total if total else 0.0
+        found.append(Group(names[code], count, count / len(mask), result.take(mask).metrics(), share))
+    return found
+
+
 def to_rows(groups: Mapping[str, Iterable[Group]]) -> list[dict[str, Any]]:
     """A flat row a group, as JSON can hold it: figures that are no number are null."""
-    return [_row(name, group) for name, members in groups.items() for group in members]
-
-
-def _row(name: str, group: Group) -> dict[str, Any]:
-    row = {"by": name, "group": group.name, "queries": group.queries, "share": group.share, "lost": group.lost}
-    row |= {metric: _number(value) for metric, value in group.metrics.items()}
-    if group.ceiling is not None:
-        row |= {f"ceiling_{metric}": _number(value) for metric, value in group.ceiling.items()}
-    return row
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else value
-
-
-@dataclass(frozen=True, eq=False)
-class _Loss:
-    """A result, what each of its queries lost, and what its filter leaves to a perfect scorer."""
-
-    result: RankingResult
-    lost: Values
-    left: tuple[Counts, Counts] | None
-
-    @classmethod
-    def of(cls, result: RankingResult, dataset: InductiveDataset, full: Graph | None) -> "_Loss":
-        left = None
-        if full is not None and result.protocol.filter == "known":
-            left = candidates_left(dataset, full, queries=result.queries)
-        return cls(result, 1.0 - 1.0 / result.ranks, left)
-
-    def groups(self, codes: Codes, names: Sequence[str]) -> list[Group]:
-        """The groups that occur, in the order of their codes."""
-        return [self._group(names[code], codes == code) for code in np.unique(codes).tolist()]
-
-    def _group(self, name: str, mask: Mask) -> Group:
-        count, total = int(mask.sum()), float(self.lost.sum())
-        lost = float(self.lost[mask].sum()) / total if total else 0.0
-        metrics = summary(self.result.ranks[mask], self.result.candidates[mask])
-        ceiling = None if self.left is None else expected_summary(self.left[0][mask], self.left[1][mask])
-        return Group(name, count, count / len(mask), metrics, lost, ceiling)
+    return [
+        {"by": name, "group": group.name, "queries": group.queries, "share": group.share, "lost": group.lost}
+        | {metric: None if np.isnan(value) else value for metric, value in group.metrics.items()}
+        for name, members in groups.items()
+        for group in members
+    ]
 
 
 def _by_relation(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:

@@ -18,7 +18,7 @@ probability, each counting by its answers.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -368,13 +368,7 @@ class Calibration:
 
 def _curve_to_dict(curve: Curve, relations: Vocabulary) -> dict[str, Any]:
     own = [
-        {
-            "relation": relations[relation % len(relations)],
-            "asked": SIDES[relation // len(relations)],
-            "slope": one.slope,
-            "shift": one.shift,
-            "questions": one.questions,
-        }
+        {"relation": relations[relation % len(relations)], "asked": SIDES[relation // len(relations)], **asdict(one)}
         for relation, one in sorted(curve.relations.items())
     ]
     weights = {"share": curve.share, "rank": curve.rank, "shift": curve.shift}
@@ -395,33 +389,19 @@ def _curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve
     return Curve(share, rank, shift, knots, own)
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Answers with probabilities from ``low`` to ``high``: their number, mean probability and share of right ones."""
-
-    low: float
-    high: float
-    answers: int
-    probability: float
-    right: float
-
-
-def reliability(probabilities: Probabilities, right: Mask) -> list[Bin]:
-    """The bins that have answers, lowest first."""
+def reliability(probabilities: Probabilities, right: Mask) -> list[dict[str, Any]]:
+    """The bins that have answers, lowest first: their ends, number, mean probability and share of right answers."""
     number = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
     found = []
     for place in np.unique(number).tolist():
         mine = number == place
-        means = float(probabilities[mine].mean()), float(right[mine].mean())
-        found.append(Bin(place / BINS, (place + 1) / BINS, int(mine.sum()), *means))
+        row = {"low": place / BINS, "high": (place + 1) / BINS, "answers": int(mine.sum())}
+        found.append(row | {"probability": float(probabilities[mine].mean()), "right": float(right[mine].mean())})
     return found
 
 
 def calibration_error(probabilities: Probabilities, right: Mask) -> float:
     """The expected calibration error, see the module; NaN where there is no answer."""
     bins = reliability(probabilities, right)
-    return (
-        sum(one.answers * abs(one.probability - one.right) for one in bins) / len(probabilities)
-        if bins
-        else float("nan")
-    )
+    distances = (one["answers"] * abs(one["probability"] - one["right"]) for one in bins)
+    return float(sum(distances) / len(probabilities)) if bins else float("nan")

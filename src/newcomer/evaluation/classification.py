@@ -15,7 +15,7 @@ A data set without labels gets one made-up false triple for each true one, see `
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -109,17 +109,6 @@ def _middle(low: float, high: float) -> float:
     return middle if low < middle <= high else high
 
 
-@dataclass(frozen=True)
-class RelationAccuracy:
-    """How the test triples of one relation were classified."""
-
-    relation: str
-    triples: int
-    true: int
-    threshold: float
-    accuracy: float
-
-
 @dataclass(frozen=True, eq=False)
 class ClassificationResult:
     """Labelled test triples, their scores and thresholds; ``interval`` is that of the accuracy."""
@@ -156,29 +145,16 @@ class ClassificationResult:
             "auc": roc_auc(self.scores, labels),
         }
 
-    def by_relation(self) -> list[RelationAccuracy]:
-        """Each relation that test asks about, in id order."""
-        labels, right = self.labels, self.labels == self.predicted
-        found = []
+    def by_relation(self) -> list[dict[str, Any]]:
+        """A row for each relation that test asks about, in id order; infinite thresholds as words."""
+        labels, right, rows = self.labels, self.labels == self.predicted, []
         for relation in np.unique(self.triples.relations).tolist():
             mine = self.triples.relations == relation
             threshold = self.thresholds.relations.get(relation, self.thresholds.overall)
-            counts = int(mine.sum()), int(labels[mine].sum())
-            found.append(RelationAccuracy(self.relations[relation], *counts, threshold, float(right[mine].mean())))
-        return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """All figures as JSON can hold them, those that are no number as null; infinite thresholds as words."""
-        return {
-            "triples": len(self.triples),
-            "made_up_negatives": list(self.made_up),
-            "metrics": {name: None if np.isnan(value) else value for name, value in self.metrics().items()},
-            "accuracy_interval": asdict(self.interval),
-            "relations": [
-                asdict(row) | {"threshold": row.threshold if np.isfinite(row.threshold) else str(row.threshold)}
-                for row in self.by_relation()
-            ],
-        }
+            row = {"relation": self.relations[relation], "triples": int(mine.sum()), "true": int(labels[mine].sum())}
+            row |= {"threshold": threshold if np.isfinite(threshold) else str(threshold)}
+            rows.append(row | {"accuracy": float(right[mine].mean())})
+        return rows
 
 
 def _labels(triples: TripleArray) -> Mask:

@@ -33,7 +33,7 @@ from newcomer.evaluation.metrics import (
     paired_bootstrap,
     summary,
 )
-from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
 from newcomer.models.scorer import Scorer
 
 Progress = Callable[[int, int], None]
@@ -290,9 +290,10 @@ class FilterRows:
 
     @classmethod
     def of(cls, graph: Graph, queries: Queries) -> "FilterRows":
-        edges = graph.adjacency
-        start = _first_edge(edges, queries.entity, queries.relation)
-        return cls(graph, start, _first_edge(edges, queries.entity, queries.relation + np.int32(1)))
+        edges, size = graph.adjacency, 2 * len(graph.relations)
+        keys = np.repeat(np.arange(graph.num_entities) * size, np.diff(edges.offsets)) + edges.relations
+        asked = queries.entity.astype(np.int64) * size + queries.relation
+        return cls(graph, np.searchsorted(keys, asked), np.searchsorted(keys, asked + 1))
 
     def removed(self, batch: slice) -> tuple[Offsets, Ids]:
         """The true answers of a batch of queries: their rows in the batch, and which entities they are."""
@@ -309,18 +310,6 @@ class FilterRows:
         is_removed = self.graph.contains(queries.entity, queries.relation, queries.answer)
         counts: Counts = allowed.sum() - removed + ~(is_allowed & ~is_removed)
         return counts
-
-
-def _first_edge(edges: Adjacency, entities: Ids, relations: Ids) -> Offsets:
-    """The place of each entity's first edge whose relation is not below the given one: a search in all rows at once."""
-    low, high = edges.offsets[entities], edges.offsets[entities + 1]
-    while bool((low < high).any()):
-        is_open = low < high
-        middle = np.where(is_open, (low + high) // 2, 0)
-        below = edges.relations[middle] < relations
-        low = np.where(is_open & below, middle + 1, low)
-        high = np.where(is_open & ~below, middle, high)
-    return low
 
 
 def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int, memory_limit: int) -> Iterator[slice]:
@@ -389,22 +378,13 @@ def ceiling(
     knowing how test was drawn; where answers are always seen, to put seen entities first is such knowledge, so that
     ``candidates="seen"`` is the ceiling to state.
     """
-    return expected_summary(*candidates_left(dataset, full, candidates, queries))
-
-
-def candidates_left(
-    dataset: InductiveDataset, full: Graph, candidates: str = "seen", queries: Queries | None = None
-) -> tuple[Counts, Counts]:
-    """For each query, how many candidates the known filter leaves: the true ones, answer included, and all of them."""
     allowed = CANDIDATES[RankingProtocol(candidates=candidates).candidates](dataset)
     queries = _asked(dataset, queries)
-    left = {name: FilterRows.of(FILTERS[name](dataset, full), queries) for name in ("known", "full")}
-    counts = {name: rows.candidate_counts(queries, allowed) for name, rows in left.items()}
-    return 1 + counts["known"] - counts["full"], counts["known"]
-
-
-def _known_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
-    return dataset.known()
+    known, fewer = (
+        FilterRows.of(FILTERS[name](dataset, full), queries).candidate_counts(queries, allowed)
+        for name in ("known", "full")
+    )
+    return expected_summary(1 + known - fewer, known)
 
 
 def _full_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
@@ -417,15 +397,13 @@ def _full_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
     return Graph.build(dataset.entities, dataset.relations, concatenate([dataset.known().triples, full.triples]))
 
 
-def _all(dataset: InductiveDataset) -> Mask:
-    return np.ones(len(dataset.entities), dtype=bool)
-
-
-def _seen(dataset: InductiveDataset) -> Mask:
-    return dataset.is_seen
-
-
-FILTERS: dict[str, Callable[[InductiveDataset, Graph | None], Graph]] = {"known": _known_filter, "full": _full_filter}
-CANDIDATES: dict[str, Callable[[InductiveDataset], Mask]] = {"all": _all, "seen": _seen}
+FILTERS: dict[str, Callable[[InductiveDataset, Graph | None], Graph]] = {
+    "known": lambda dataset, full: dataset.known(),
+    "full": _full_filter,
+}
+CANDIDATES: dict[str, Callable[[InductiveDataset], Mask]] = {
+    "all": lambda dataset: np.ones(len(dataset.entities), dtype=bool),
+    "seen": lambda dataset: dataset.is_seen,
+}
 # How much of those that score the same as the answer stands before it.
 TIES: dict[str, float] = {"mean": 0.5, "optimistic": 0.0, "pessimistic": 1.0}

@@ -7,7 +7,6 @@ among ten most are clearly wrong, which is easily seen.
 Classified triples are taken as they are, by their probability; right are those that are true.
 """
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -144,6 +143,5 @@ def _mean(values: npt.NDArray[Any]) -> float:
 
 def _bins(answers: Answers, probabilities: Probabilities | None, mask: Mask) -> dict[str, Any]:
     right = answers.right[mask]
-    before = [asdict(one) for one in reliability(answers.plain[mask], right)]
-    after = None if probabilities is None else [asdict(one) for one in reliability(probabilities[mask], right)]
-    return {"bins_before": before, "bins_after": after}
+    after = None if probabilities is None else reliability(probabilities[mask], right)
+    return {"bins_before": reliability(answers.plain[mask], right), "bins_after": after}

@@ -53,7 +53,7 @@ def ranking_report(
         **_core(evaluation, RANKING, asked.protocol),
         **figures_of(asked, seed),
         "also": next(
-            ({**figures_of(one, seed), "breakdowns": breakdown_rows(by, one, dataset, full)} for one in others), None
+            ({**figures_of(one, seed), "breakdowns": breakdown_rows(by, one, dataset)} for one in others), None
         ),
         "seen": [figures_of(rest, seed) for rest in map(outside_headline, ranked.model) if len(rest.queries)],
         "network": [figures_of(headline(result), seed) for result in ranked.network],
@@ -61,7 +61,7 @@ def ranking_report(
         "ceiling": ceiling_report(dataset, full, asked.queries),
         "ties": asked.protocol.ties,
         "unknown_relation_queries": ranked.unknown,
-        "breakdowns": breakdown_rows(by, asked, dataset, full),
+        "breakdowns": breakdown_rows(by, asked, dataset),
         "calibration": calibration_report(ranked.shown, ranked.probabilities, dataset),
         **_circumstances(evaluation, seconds),
     }
@@ -79,11 +79,9 @@ def figures_of(result: RankingResult, seed: int) -> Report:
     }
 
 
-def breakdown_rows(
-    by: Sequence[str], result: RankingResult, dataset: InductiveDataset, full: Graph | None
-) -> list[Report]:
+def breakdown_rows(by: Sequence[str], result: RankingResult, dataset: InductiveDataset) -> list[Report]:
     """A row a group of each of these breakdowns."""
-    return to_rows(breakdown(result, dataset, full, by)) if by else []
+    return to_rows(breakdown(result, dataset, by))
 
 
 def ceiling_report(dataset: InductiveDataset, full: Graph | None, queries: Queries) -> Report | None:
@@ -98,15 +96,15 @@ def classification_report(
     evaluation: Evaluation, classified: ClassifiedTest, by: Sequence[str] = (), seconds: float = 0.0
 ) -> Report:
     """The report of a classification; the only breakdown is that by relation."""
-    found = classified.result.to_dict()
+    result = classified.result
     report: Report = {
         **_core(evaluation, CLASSIFICATION),
-        "metrics": found["metrics"],
-        "intervals": {ACCURACY: found["accuracy_interval"]},
-        "queries": found["triples"],
+        "metrics": result.metrics(),
+        "intervals": {ACCURACY: asdict(result.interval)},
+        "queries": len(result.triples),
         "thresholds": evaluation.thresholds_from,
-        "made_up_negatives": found["made_up_negatives"],
-        "breakdowns": [{"by": "relation", **row} for row in found["relations"]] if "relation" in by else [],
+        "made_up_negatives": list(result.made_up),
+        "breakdowns": [{"by": "relation", **row} for row in result.by_relation()] if "relation" in by else [],
         "calibration": triples_report(classified.triples, classified.probabilities, evaluation.visible),
         **_circumstances(evaluation, seconds),
     }

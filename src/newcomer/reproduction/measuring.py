@@ -78,7 +78,7 @@ def rules_report(cell: Cell, dataset: InductiveDataset, full: Graph | None, thre
     ranker = RuleRanker.build(rules, dataset.own_facts, dataset.observed, threads=thread_count(threads))
     protocols = [RankingProtocol(filter=name) for name in (("known",) if full is None else ("known", "full"))]
     known, *rest = map(headline, evaluate_under(dataset, ranker, protocols, full=full))
-    others = ({**figures_of(one, 0), "breakdowns": breakdown_rows(BY, one, dataset, full)} for one in rest)
+    others = ({**figures_of(one, 0), "breakdowns": breakdown_rows(BY, one, dataset)} for one in rest)
     report = {
         **core_of(cell),
         **figures_of(known, 0),

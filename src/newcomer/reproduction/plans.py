@@ -67,11 +67,6 @@ class Plan:
     models: Mapping[str, Model] = field(hash=False)
     runs: tuple[Run, ...]
 
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """All data sets, in the order of the plan."""
-        return tuple(dict.fromkeys(name for run in self.runs for name in run.datasets))
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -106,12 +101,10 @@ class Cell:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings that matter, as JSON can hold them."""
-        if self.config is not None and self.is_trained:
-            return self.config.to_dict()
-        if self.config is not None:
-            stated = self.config.to_dict()
-            return {name: stated[name] for name in ("preset", "protocol", "seed", "rules")}
-        return {"protocol": self.protocol, "seed": self.seed, "mining": dict(self.mining or {})}
+        if self.config is None:
+            return {"protocol": self.protocol, "seed": self.seed, "mining": dict(self.mining or {})}
+        stated = self.config.to_dict()
+        return stated if self.is_trained else {name: stated[name] for name in ("preset", "protocol", "seed", "rules")}
 
     @cached_property
     def settings_hash(self) -> str:
@@ -149,11 +142,21 @@ def _run(stated: Mapping[str, Any]) -> Run:
     return Run(stated.get("title", ""), datasets, models, protocols, stated["seeds"])
 
 
-def cells_of(plan: Plan, changes: Sequence[str] = ()) -> list[Cell]:
-    """All cells of a plan, each once, with some settings of the trained models changed."""
-    return _distinct(
-        cell for run in plan.runs for protocol in run.protocols for cell in _of_run(plan, run, protocol, None, changes)
+def cells_of(
+    plan: Plan, protocol: str | None = None, seeds: int | None = None, changes: Sequence[str] = ()
+) -> list[Cell]:
+    """The cells of a plan, each once.
+
+    ``protocol``: all under this one; models for which the plan names it have the seeds that it names for it. ``seeds``:
+    so many of every trained model. ``changes``: of settings of the trained models.
+    """
+    cells = (
+        cell
+        for run in _under(plan.runs, protocol)
+        for each in run.protocols
+        for cell in _of_run(plan, run, each, seeds, changes)
     )
+    return list({cell.name: cell for cell in cells}.values())
 
 
 def chosen_cells(
@@ -163,18 +166,9 @@ def chosen_cells(
     only: Sequence[str] = (),
     changes: Sequence[str] = (),
 ) -> list[Cell]:
-    """The cells to run.
-
-    ``protocol``: all under this one; models for which the plan names it have the seeds that it names for it. ``seeds``:
-    so many of every trained model. ``only``: those whose name has one of these parts.
-    """
+    """The cells to run, as `cells_of`; with ``only`` those whose name has one of these parts."""
     _check(protocol, seeds, changes)
-    cells = _distinct(
-        cell
-        for run in _under(plan.runs, protocol)
-        for each in run.protocols
-        for cell in _of_run(plan, run, each, seeds, changes)
-    )
+    cells = cells_of(plan, protocol, seeds, changes)
     kept = [cell for cell in cells if not only or any(fnmatchcase(cell.name, f"*{part}*") for part in only)]
     if not kept:
         asked = " or ".join(map(shown, only)) if only else f"the protocol {protocol}"
@@ -228,7 +222,3 @@ def _cell(plan: Plan, model: Model, dataset: str, protocol: str, seed: int, chan
         config = ablation(config, model.ablation)
     config = with_overrides(config, [*model.changes, f"protocol={protocol}", f"seed={seed}", *changes])
     return Cell(*place, config=config, overrides=(*model.changes, *changes))
-
-
-def _distinct(cells: Iterator[Cell]) -> list[Cell]:
-    return list({cell.name: cell for cell in cells}.values())

@@ -116,21 +116,13 @@ def _read_table(path: Path) -> list[Result]:
 
 def changed_settings(stored: Result, cell: Cell) -> str:
     """In words which settings of a result are not those of the cell now; empty where all are."""
-    if stored.get("config_sha256") != cell.settings_hash:
-        both = completed(_known(stored.get("settings", {}))), cell.settings
-        then, now = (_effective(_flat(one), cell.dataset) for one in both)
-        differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
-        if differing:
-            more = ", ..." if len(differing) > 4 else ""
-            return f"it was run with other settings ({', '.join(differing[:4])}{more})"
-    return _decided_by_scores(stored, cell)
-
-
-def _decided_by_scores(stored: Result, cell: Cell) -> str:
-    """Whether triples were true by a network's scores, before they were by its probabilities."""
-    by_scores = stored.get("thresholds") == "newcomers" and not stored.get("made_up_negatives")
-    is_network = cell.config is not None and not cell.config.model.triple_classifier
-    return "verdicts were by scores, where a network's are by probabilities now" if by_scores and is_network else ""
+    if stored.get("config_sha256") == cell.settings_hash:
+        return ""
+    both = completed(_known(stored.get("settings", {}))), cell.settings
+    then, now = (_effective(_flat(one), cell.dataset) for one in both)
+    differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    more = ", ..." if len(differing) > 4 else ""
+    return f"it was run with other settings ({', '.join(differing[:4])}{more})" if differing else ""
 
 
 def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
