@@ -235,13 +235,13 @@ def main() -> None:
     dataset = load_dataset(options.data)
     full = None if options.full is None else load_dataset(options.full).known()
     config = settled(config, dataset, choose_device(options.device))
-    said: dict[str, Any] = {"dataset": dataset.name, "seed": options.seed, "commit": commit()}
-    said |= {"settings": config.to_dict(), "rows": {}}
+    report: dict[str, Any] = {"dataset": dataset.name, "seed": options.seed, "commit": commit()}
+    report |= {"settings": config.to_dict(), "rows": {}}
     start = time.monotonic()
     for name, figures in rows(dataset, config, full, options.device, options.threads):
-        said["rows"][name] = figures
+        report["rows"][name] = figures
         print(f"{time.monotonic() - start:6.0f} s  {name}: {json.dumps(figures)}", flush=True)
-        options.out.write_text(json.dumps(said, indent=1), encoding="utf-8")
+        options.out.write_text(json.dumps(report, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

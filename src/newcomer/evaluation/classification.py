@@ -79,7 +79,8 @@ def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, prior
 def best_threshold(scores: Values, labels: Mask, near: float | None = None, weights: Values | None = None) -> float:
     """The cut with the highest accuracy; ties as the module says, ``near`` being the overall threshold."""
     values, place = np.unique(scores, return_inverse=True)
-    correct = _correct_by_cut(place, labels, len(values), weights)
+    gained = np.bincount(place, np.where(labels, -1.0, 1.0) * (1.0 if weights is None else weights))
+    correct = np.concatenate([[0.0], np.cumsum(gained)])  # with the k lowest scores false, beside all true
     best = np.flatnonzero(correct == correct.max())
     inner = best[(best > 0) & (best < len(values))]
     if len(inner):
@@ -92,15 +93,6 @@ def best_threshold(scores: Values, labels: Mask, near: float | None = None, weig
     cuts = [min(near, lowest)] if best[0] == 0 else []
     cuts += [max(near, beyond)] if best[-1] == len(values) else []
     return min(cuts, key=lambda cut: 0.0 if cut == near else abs(cut - near))
-
-
-def _correct_by_cut(place: Offsets, labels: Mask, size: int, weights: Values | None) -> npt.NDArray[Any]:
-    """How many triples are right when the k lowest of ``size`` distinct scores count as false, k from 0 to ``size``."""
-    if weights is None:
-        gained = np.bincount(place[~labels], minlength=size) - np.bincount(place[labels], minlength=size)
-        return int(labels.sum()) + np.concatenate([[0], np.cumsum(gained)])
-    gained = np.bincount(place, weights=np.where(labels, -weights, weights), minlength=size)
-    return np.concatenate([[0.0], np.cumsum(gained)])
 
 
 def _middle(low: float, high: float) -> float:
@@ -320,9 +312,7 @@ class _Pools:
             if new_head is not None and new_tail is not None:
                 return new_head, relation, new_tail
         names = _written(self.dataset, triple)
-        raise DatasetError(
-            f"no false triple can be made of {names}: whoever takes an end's place, it is stated as true"
-        )
+        raise DatasetError(f"no false triple can be made of {names}: every replacement of an end is stated as true")
 
     def _replacement(self, kept: int, asked: int, left: int, generator: np.random.Generator) -> int | None:
         """An entity that makes no true triple with ``kept`` along ``asked``, from the narrowest pool that has one."""

@@ -54,7 +54,7 @@ def hits(k: int, ranks: Values, candidates: Counts) -> Values:
 
 
 def adjusted_mean_rank_index(ranks: Values, candidates: Counts) -> Values:
-    """1 minus the mean rank's distance from 1, measured in that of a random order; NaN where nothing has a rival."""
+    """1 minus the mean rank's distance from 1, as a share of that of a random order; NaN where it has none."""
     at_random = (candidates - 1).sum(axis=-1) / 2
     lost = (ranks - 1).sum(axis=-1)
     share = np.full(np.shape(lost), np.nan)

@@ -161,7 +161,7 @@ def _lines(
     published: Sequence[float | None] | None,
     parts: Sequence[str],
 ) -> list[list[str]]:
-    """A line each of ours, its parts, the paper's and the difference, where there are any; a metric of a row a column."""
+    """Ours, its parts, the paper's and the difference, a line each where there are any; a column is a row's metric."""
     metrics = [metric for metric, _ in columns]
     figures = {
         part: [None if row is None else figure_of(row, metric, part) for metric, row in columns] for part in parts
