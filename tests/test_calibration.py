@@ -23,7 +23,6 @@ from newcomer.evaluation.calibration import (
     evidence,
     fit_curve,
     isotonic,
-    pooled,
     reliability,
     triple_evidence,
     uncalibrated,
@@ -51,24 +50,21 @@ class Table:
         return self.rows[entities, relations]
 
 
-def means(values: npt.NDArray[Any], weights: npt.NDArray[Any], starts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What pooling says of each value."""
-    sums, sizes = np.add.reduceat(values * weights, starts), np.add.reduceat(weights, starts)
-    return np.repeat(sums / sizes, np.diff([*starts, len(values)]))
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), min_size=1, max_size=7))
-def test_pooling_gives_the_best_of_all_partitions_with_rising_means(drawn):
-    values, weights = (np.array(column, dtype=float) for column in zip(*drawn, strict=True))
-    found = means(values, weights, pooled(values, weights))
-    assert all(low < high or low == pytest.approx(high) for low, high in pairwise(found))
-    errors = []
-    for cuts in product((False, True), repeat=len(values) - 1):
-        starts = np.array([0, *(place for place, cut in enumerate(cuts, start=1) if cut)])
-        curve = means(values, weights, starts)
-        if all(low <= high + 1e-12 for low, high in pairwise(curve)):
-            errors.append((weights * (values - curve) ** 2).sum())
-    assert (weights * (values - found) ** 2).sum() == pytest.approx(min(errors), abs=1e-9)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=9))
+def test_an_isotonic_curve_is_the_best_of_all_that_rise(drawn):
+    values, right = np.array([x for x, _ in drawn], dtype=float), np.array([is_right for _, is_right in drawn])
+    # One more right answer at the lower end, one more wrong one at the upper.
+    places, outcome = np.concatenate([values, [values.min(), values.max()]]), np.array([*right, True, False])
+    distinct, place = np.unique(places, return_inverse=True)
+    curves = []
+    for cuts in product((False, True), repeat=len(distinct) - 1):
+        block = np.cumsum([False, *cuts])[place]
+        means, middles = (np.bincount(block, weights=one) / np.bincount(block) for one in (outcome, places))
+        if (np.diff(means) > 1e-12).all():
+            curves.append((float(((outcome - means[block]) ** 2).sum()), middles.tolist(), means.tolist()))
+    _, middles, means = min(curves)
+    found = isotonic(values, right)
+    assert found[0] == pytest.approx(middles) and found[1] == pytest.approx(means)
 
 
 def test_an_isotonic_curve_by_hand():

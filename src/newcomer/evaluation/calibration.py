@@ -299,32 +299,19 @@ def isotonic(values: Values, right: Mask) -> tuple[Values, Probabilities]:
 
     One more right answer stands at the lowest value and one more wrong one at the highest, see the module.
     """
+    from scipy.optimize import isotonic_regression
+
     distinct, place = np.unique(values, return_inverse=True)
     counts = np.bincount(place, minlength=len(distinct)).astype(np.float64)
     good = np.bincount(place[right], minlength=len(distinct)).astype(np.float64)
     good[0] += 1
     counts[0] += 1
     counts[-1] += 1
-    starts = pooled(good / counts, counts)
+    starts = isotonic_regression(good / counts, weights=counts).blocks[:-1]
+    # Rounding may leave apart blocks of the same probability.
+    starts = starts[np.diff(np.add.reduceat(good, starts) / np.add.reduceat(counts, starts), prepend=-1.0) > 0]
     sizes, sums = np.add.reduceat(counts, starts), np.add.reduceat(good, starts)
     return np.add.reduceat(counts * distinct, starts) / sizes, sums / sizes
-
-
-def pooled(means: Values, weights: Values) -> Offsets:
-    """Pool adjacent violators: where the blocks begin whose weighted means are the nearest ascending sequence."""
-    starts: list[int] = []
-    sums: list[float] = []
-    sizes: list[float] = []
-    for start, (mean, weight) in enumerate(zip(means.tolist(), weights.tolist(), strict=True)):
-        starts.append(start)
-        sums.append(mean * weight)
-        sizes.append(weight)
-        while len(starts) > 1 and sums[-2] * sizes[-1] >= sums[-1] * sizes[-2]:
-            starts.pop()
-            total, size = sums.pop(), sizes.pop()
-            sums[-1] += total
-            sizes[-1] += size
-    return np.array(starts, dtype=np.int64)
 
 
 def _sigmoid(odds: npt.NDArray[np.float64]) -> Probabilities:
