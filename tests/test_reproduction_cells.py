@@ -314,6 +314,11 @@ def test_results_of_a_table_share_a_file_with_a_row_a_cell(results):
     assert read_results(results)[:2] == [first, {**second, "seed": 1}]
 
 
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert "choose another --results" in str(complaint(write_result, {"table": "ablation"}, tmp_path / "file" / "in"))
+
+
 def test_the_commit_is_that_of_the_program(monkeypatch, tmp_path):
     monkeypatch.setenv("NEWCOMER_COMMIT", "f" * 40)  # a copy, whose checkout may be another
     assert commit() == {"id": "f" * 40, "changed": None}

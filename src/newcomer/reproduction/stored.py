@@ -15,7 +15,7 @@ from typing import Any
 
 from newcomer.config import SECTIONS, completed, setting_names
 from newcomer.data.catalogue import entry, names
-from newcomer.errors import InputError
+from newcomer.errors import InputError, OutputError
 from newcomer.files import fresh_file
 from newcomer.reproduction.plans import Cell
 
@@ -93,8 +93,11 @@ def write_result(result: Result, folder: Path) -> None:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One process at a time: the files hold the results of many cells, which may be run side by side."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror}); choose another --results") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
