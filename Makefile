@@ -28,7 +28,6 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)  ## speed and memory, as ratios against a baseline of the same run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),bench]"
 	$(BIN)/python benchmarks/run_all.py
 
 clean:

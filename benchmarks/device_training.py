@@ -29,6 +29,7 @@ from harness import Bar, finish
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import InductiveDataset
+from newcomer.models.device import DEVICES, choose_device
 from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.propagation import gpu as fused
 from newcomer.models.propagation import gpu_layer as fused_layer
@@ -36,7 +37,6 @@ from newcomer.models.sparse import Rows, weighted_sum
 from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.propagation import PropagationTrainer
-from newcomer.models.device import DEVICES, choose_device
 
 EPOCHS = 5
 EPOCH_SECONDS, FIT_SECONDS = 1.5, 180.0

@@ -21,26 +21,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from newcomer.models.propagation.wide import path_scorer
+from newcomer.rules.similarity import Company
 
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import Queries, RankingProtocol, evaluate_under
 from newcomer.graph import Graph, InductiveDataset, Mask
+from newcomer.models.device import DEVICES, choose_device
 from newcomer.models.embedding.scorer import ModelScorer
 from newcomer.models.ensemble import COMPANY, FEATURES, PATHS, features_of
-from newcomer.models.propagation.wide import path_scorer
 from newcomer.models.scorer import Scorer
 from newcomer.reproduction.cells import commit
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
-from newcomer.rules.similarity import Company
 from newcomer.training.cost_model import stays_local
 from newcomer.training.ensemble_weights import Examples, examples, weights_for
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import Fitted, fit
 from newcomer.training.propagation import PropagationTrainer
 from newcomer.training.runtime import settled, steady
-from newcomer.models.device import DEVICES, choose_device
 
 RULE_VOICES = ("order", "confidence", "odds")
 TOGETHER = {  # what is left out at once
@@ -236,13 +236,13 @@ def main() -> None:
     dataset = load_dataset(options.data)
     full = None if options.full is None else load_dataset(options.full).known()
     config = settled(config, dataset, choose_device(options.device))
-    said: dict[str, Any] = {"dataset": dataset.name, "seed": options.seed, "commit": commit()}
-    said |= {"settings": config.to_dict(), "rows": {}}
+    report: dict[str, Any] = {"dataset": dataset.name, "seed": options.seed, "commit": commit()}
+    report |= {"settings": config.to_dict(), "rows": {}}
     start = time.monotonic()
     for name, figures in rows(dataset, config, full, options.device, options.threads):
-        said["rows"][name] = figures
+        report["rows"][name] = figures
         print(f"{time.monotonic() - start:6.0f} s  {name}: {json.dumps(figures)}", flush=True)
-        options.out.write_text(json.dumps(said, indent=1), encoding="utf-8")
+        options.out.write_text(json.dumps(report, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ from newcomer import __version__
 from newcomer.config import Config, config_hash, with_overrides
 from newcomer.data import load_dataset
 from newcomer.files import fresh_file
+from newcomer.models.device import DEVICES
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.plans import cells_of, load_plan
 from newcomer.training.pipeline import fit
-from newcomer.models.device import DEVICES
 
 NETWORKS = ("mean", "lstm", "lan", "vn")
 DECODERS = ("distmult", "transe", "complex")
@@ -84,7 +84,7 @@ def ranked(network: str, rate: float) -> Iterator[tuple[str, ...]]:
     yield ("model.layers=1",) if network == "vn" else ("model.dropout=0",)
 
 
-def judged(network: str, rate: float) -> Iterator[tuple[str, ...]]:
+def classified(network: str, rate: float) -> Iterator[tuple[str, ...]]:
     """One thing at a time, with TransE (short trials of the others told validation's triples apart much worse)."""
     yield ()
     yield ("training.lr=0.01",)
@@ -95,7 +95,7 @@ def judged(network: str, rate: float) -> Iterator[tuple[str, ...]]:
     yield (AS_NEW,) if network == "vn" else (*OWN, "training.softmax_negatives=2000")
 
 
-CHANGES = {"fb15k-subject-10": ranked, "wn11-object-5000": judged}
+CHANGES = {"fb15k-subject-10": ranked, "wn11-object-5000": classified}
 
 
 def trials(dataset: str) -> Iterator[Trial]:

@@ -28,9 +28,7 @@ def embeddings(right: float) -> dict[tuple[int, int], np.ndarray]:
     return table
 
 
-def signals_of(
-    embedding: np.ndarray, entity: int, relation: int, statistics: GraphStatistics | None = None
-) -> Signals:
+def signals_of(embedding: np.ndarray, entity: int, relation: int, statistics: GraphStatistics | None = None) -> Signals:
     """All that is known of every candidate, as the engine gathers it."""
     tails = OVERLAY.facts_of(entity)[1]
     frequency, similarity = OVERLAY.base.observed_counts.row(relation, OVERLAY.num_entities), None

@@ -8,7 +8,7 @@ import numpy as np
 from newcomer.data import write_dataset
 from newcomer.evaluation.classification import labelled
 from newcomer.graph import InductiveDataset
-from newcomer.reproduction.cells import Workshop
+from newcomer.reproduction.cells import CellRunner
 from newcomer.reproduction.plans import Cell, chosen_cells, load_plan
 from newcomer.reproduction.sources import Sources
 from newcomer.training.pipeline import Listener
@@ -54,6 +54,8 @@ def small_cells(what: str, *only: str, changes: tuple[str, ...] = (), **options:
     return chosen_cells(load_plan(what), only=only, changes=(*SMALL, *changes), **options)  # type: ignore[arg-type]
 
 
-def workshop(results: Path, data: Path, listener: Listener | None = None, said: list[str] | None = None) -> Workshop:
-    heard: list[str] = [] if said is None else said
-    return Workshop(results, Sources(data), "cpu", 1, listener, heard.append)
+def runner(
+    results: Path, data: Path, listener: Listener | None = None, messages: list[str] | None = None
+) -> CellRunner:
+    kept: list[str] = [] if messages is None else messages
+    return CellRunner(results, Sources(data), "cpu", 1, listener, kept.append)

@@ -13,17 +13,16 @@ from conftest import complaint, make_dataset
 from newcomer.errors import DatasetError
 from newcomer.evaluation import calibration
 from newcomer.evaluation.calibration import (
+    AnswerRecorder,
     Calibration,
     Curve,
-    Overheard,
-    Own,
+    RelationCurve,
     ask,
     best,
     calibration_error,
     evidence,
     fit_curve,
     isotonic,
-    pooled,
     reliability,
     triple_evidence,
     uncalibrated,
@@ -51,24 +50,21 @@ class Table:
         return self.rows[entities, relations]
 
 
-def means(values: npt.NDArray[Any], weights: npt.NDArray[Any], starts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What pooling says of each value."""
-    sums, sizes = np.add.reduceat(values * weights, starts), np.add.reduceat(weights, starts)
-    return np.repeat(sums / sizes, np.diff([*starts, len(values)]))
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), min_size=1, max_size=7))
-def test_pooling_gives_the_best_of_all_partitions_with_rising_means(drawn):
-    values, weights = (np.array(column, dtype=float) for column in zip(*drawn, strict=True))
-    found = means(values, weights, pooled(values, weights))
-    assert all(low < high or low == pytest.approx(high) for low, high in pairwise(found))
-    errors = []
-    for cuts in product((False, True), repeat=len(values) - 1):
-        starts = np.array([0, *(place for place, cut in enumerate(cuts, start=1) if cut)])
-        curve = means(values, weights, starts)
-        if all(low <= high + 1e-12 for low, high in pairwise(curve)):
-            errors.append((weights * (values - curve) ** 2).sum())
-    assert (weights * (values - found) ** 2).sum() == pytest.approx(min(errors), abs=1e-9)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=9))
+def test_an_isotonic_curve_is_the_best_of_all_that_rise(drawn):
+    values, right = np.array([x for x, _ in drawn], dtype=float), np.array([is_right for _, is_right in drawn])
+    # One more right answer at the lower end, one more wrong one at the upper.
+    places, outcome = np.concatenate([values, [values.min(), values.max()]]), np.array([*right, True, False])
+    distinct, place = np.unique(places, return_inverse=True)
+    curves = []
+    for cuts in product((False, True), repeat=len(distinct) - 1):
+        block = np.cumsum([False, *cuts])[place]
+        means, middles = (np.bincount(block, weights=one) / np.bincount(block) for one in (outcome, places))
+        if (np.diff(means) > 1e-12).all():
+            curves.append((float(((outcome - means[block]) ** 2).sum()), middles.tolist(), means.tolist()))
+    _, middles, means = min(curves)
+    found = isotonic(values, right)
+    assert found[0] == pytest.approx(middles) and found[1] == pytest.approx(means)
 
 
 def test_an_isotonic_curve_by_hand():
@@ -202,7 +198,7 @@ def test_the_best_are_those_of_a_stable_sort(scores, k):
 
 def test_what_is_heard_are_the_best_answers_that_are_not_known():
     size, scorer = len(DATASET.entities), Table(len(DATASET.entities))
-    heard = Overheard(scorer, DATASET, DATASET.known(), shares=True, top=3)
+    heard = AnswerRecorder(scorer, DATASET, DATASET.known(), shares=True, top=3)
     n, r, s = DATASET.entities.id("n"), DATASET.relations.id("r"), DATASET.relations.id("s")
     asked = np.array([n, n, n], np.int32), np.array([s, r, r], np.int32)
     assert np.array_equal(heard.scores(*asked), scorer.rows[asked])
@@ -246,21 +242,30 @@ def test_error_and_bins_by_hand():
     probabilities = np.array([0.05, 0.0, 0.31, 0.39, 1.0])
     right = np.array([False, True, True, False, True])
     bins = reliability(probabilities, right)
-    assert [(one.low, one.high, one.answers) for one in bins] == [(0.0, 0.1, 2), (0.3, 0.4, 2), (0.9, 1.0, 1)]
-    assert [one.probability for one in bins] == pytest.approx([0.025, 0.35, 1.0])
-    assert [one.right for one in bins] == [0.5, 0.5, 1.0]
+    assert [(one["low"], one["high"], one["answers"]) for one in bins] == [(0.0, 0.1, 2), (0.3, 0.4, 2), (0.9, 1.0, 1)]
+    assert [one["probability"] for one in bins] == pytest.approx([0.025, 0.35, 1.0])
+    assert [one["right"] for one in bins] == [0.5, 0.5, 1.0]
     assert calibration_error(probabilities, right) == pytest.approx((2 * 0.475 + 2 * 0.15 + 0) / 5)
     assert np.isnan(calibration_error(probabilities[:0], right[:0]))
 
 
 def test_a_calibration_comes_back_from_json_with_relations_by_name():
     names, swapped = Vocabulary(["r", "s"]), Vocabulary(["s", "r"])
-    answers = Curve(0.5, 1.5, 0.25, np.array([[0.0, -1.0], [1.0, 2.0]]), {1: Own(0.9, 0.1, 7), 2: Own(1.0, -0.5, 3)})
+    answers = Curve(
+        0.5,
+        1.5,
+        0.25,
+        np.array([[0.0, -1.0], [1.0, 2.0]]),
+        {1: RelationCurve(0.9, 0.1, 7), 2: RelationCurve(1.0, -0.5, 3)},
+    )
     whole = Calibration(answers, Curve(1.0, 0.0, 0.0, NOTHING), {"2-5": (4, 3)})
     content = whole.to_dict(names)
     assert Calibration.from_dict(content, names).to_dict(names) == content
     found = Calibration.from_dict(content, swapped)
-    assert found.answers.relations == {0: Own(0.9, 0.1, 7), 3: Own(1.0, -0.5, 3)}  # s asked for tails, r for heads
+    assert found.answers.relations == {
+        0: RelationCurve(0.9, 0.1, 7),
+        3: RelationCurve(1.0, -0.5, 3),
+    }  # s asked for tails, r for heads
     assert found.first_right == {"2-5": (4, 3)} and np.array_equal(found.answers.knots, answers.knots)
     alone = Calibration(answers, None).to_dict(names)
     assert Calibration.from_dict(alone, names).triples is None

@@ -17,12 +17,12 @@ from newcomer.data import load_dataset
 from newcomer.evaluation.classification import (
     RelationThresholds,
     best_threshold,
-    classified_anew,
     classify,
     corrupted,
     cross_fitted,
     fit_thresholds,
     labelled,
+    reclassified,
     roc_auc,
 )
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary
@@ -81,12 +81,12 @@ def test_thresholds_do_not_depend_on_the_order_of_triples(rows, seed):
 @given(LABELLED)
 def test_a_monotone_map_of_scores_leaves_the_accuracy(rows):
     relations, scores, labels = columns(rows)
-    plain = fit_thresholds(relations, scores, labels).says(relations, scores)
+    plain = fit_thresholds(relations, scores, labels).accepts(relations, scores)
     for change in (np.arctan, lambda x: np.where(x > 0, 100 * x, x) - 7, lambda x: x.astype(np.float64) * 1e-3):
         changed = change(scores)
         assume(len(np.unique(changed)) == len(np.unique(scores)))
-        said = fit_thresholds(relations, changed, labels).says(relations, changed)
-        assert (said == labels).sum() == (plain == labels).sum()
+        predicted = fit_thresholds(relations, changed, labels).accepts(relations, changed)
+        assert (predicted == labels).sum() == (plain == labels).sum()
 
 
 ROUND = st.lists(
@@ -101,8 +101,8 @@ def test_another_scale_of_scores_changes_no_verdict(valid, test, power, shift):
     relations, scores, labels = columns(valid)
     asked, others, _ = columns(test)
     factor = 2.0**power  # with such factors and round scores nothing is lost to rounding
-    found = fit_thresholds(relations, scores, labels).says(asked, others)
-    scaled = fit_thresholds(relations, factor * scores + shift, labels).says(asked, factor * others + shift)
+    found = fit_thresholds(relations, scores, labels).accepts(asked, others)
+    scaled = fit_thresholds(relations, factor * scores + shift, labels).accepts(asked, factor * others + shift)
     assert scaled.tolist() == found.tolist()
 
 
@@ -154,7 +154,7 @@ def test_a_threshold_is_not_rounded_to_the_precision_of_the_scores():
     scores, relations = np.array([low, high]), np.zeros(2, dtype=np.int32)
     found = fit_thresholds(relations, scores, np.array([False, True]))
     assert float(low) < found.overall < float(high)
-    assert found.says(relations, scores).tolist() == [False, True]
+    assert found.accepts(relations, scores).tolist() == [False, True]
 
 
 @given(LABELLED)
@@ -204,7 +204,7 @@ VALID_SCORES = {"t002": 6.0, "t100": 4.0, "t200": 2.0, "t201": 1.0}  # threshold
 def test_other_scores_give_other_verdicts_and_another_interval():
     scorer = scores_of(**VALID_SCORES, t300=3.0, t301=2.0, t302=1.0, t311=5.0, t312=7.0)
     result = classify(labelled_world(TEST), scorer, np.random.default_rng(0))
-    anew = classified_anew(result, result.labels * 1.0, RelationThresholds(0.5), np.random.default_rng(0))
+    anew = reclassified(result, result.labels * 1.0, RelationThresholds(0.5), np.random.default_rng(0))
     assert anew.metrics()["accuracy"] == 1.0 and result.metrics()["accuracy"] < 1.0
     assert (anew.interval.low, anew.interval.high, anew.interval.level) == (1.0, 1.0, result.interval.level)
     assert result.interval.low < 1.0 and anew.triples is result.triples
@@ -214,30 +214,29 @@ def test_a_worked_example():
     scorer = scores_of(**VALID_SCORES, t300=3.0, t301=2.0, t302=1.0, t311=5.0, t312=7.0)
     result = classify(labelled_world(TEST), scorer, np.random.default_rng(0))
     assert result.thresholds == RelationThresholds(3.0, {0: 3.0})
-    assert result.said.tolist() == [True, False, False, True, True]
+    assert result.predicted.tolist() == [True, False, False, True, True]
     assert result.metrics() == pytest.approx(
         {"accuracy": 3 / 5, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "auc": 4 / 6}
     )
-    assert [(row.relation, row.triples, row.true, row.threshold) for row in result.by_relation()] == [
+    assert [(row["relation"], row["triples"], row["true"], row["threshold"]) for row in result.by_relation()] == [
         ("r", 3, 2, 3.0),
         ("s", 2, 1, 3.0),
     ]
-    assert [row.accuracy for row in result.by_relation()] == pytest.approx([2 / 3, 1 / 2])
+    assert [row["accuracy"] for row in result.by_relation()] == pytest.approx([2 / 3, 1 / 2])
     assert 0.0 <= result.interval.low < 3 / 5 < result.interval.high <= 1.0
     assert result.made_up == ()
 
 
-def test_figures_of_nothing_are_nan_and_null():
+def test_figures_of_nothing_are_nan():
     scorer = scores_of(**VALID_SCORES)
     result = classify(labelled_world([((3, 0, 2), 0)]), scorer, np.random.default_rng(0))
     found = result.metrics()
     assert found["accuracy"] == 1.0
     assert all(isnan(found[name]) for name in ("precision", "recall", "f1", "auc"))
-    written = result.to_dict()
+    written = result.by_relation()
     assert json.loads(json.dumps(written, allow_nan=False)) == written
-    assert written["metrics"]["auc"] is None
-    assert written["relations"] == [{"relation": "r", "triples": 1, "true": 0, "threshold": 3.0, "accuracy": 1.0}]
-    assert written["accuracy_interval"] == {"low": 1.0, "high": 1.0, "level": 0.95}
+    assert written == [{"relation": "r", "triples": 1, "true": 0, "threshold": 3.0, "accuracy": 1.0}]
+    assert (result.interval.low, result.interval.high) == (1.0, 1.0)
 
 
 @given(st.lists(st.floats(-5, 5), min_size=5, max_size=5), st.lists(st.booleans(), min_size=5, max_size=5))
@@ -253,7 +252,7 @@ def test_given_thresholds_are_used_and_valid_is_left_alone():
     scorer = scores_of(t300=3.0, t312=7.0)
     given_ones = RelationThresholds(5.0, {0: 0.0})
     result = classify(labelled_world(TEST), scorer, np.random.default_rng(0), given_ones)
-    assert result.said.tolist() == [True, True, True, False, True]
+    assert result.predicted.tolist() == [True, True, True, False, True]
     assert len(scorer.asked) == 1
 
 
@@ -408,10 +407,10 @@ def test_few_triples_move_a_threshold_little_and_many_much():
         own = made(count, 5.0)
         scores, labels = (np.concatenate(pair) for pair in zip(common, own, strict=True))
         relations = np.repeat(np.array([0, 1], dtype=np.int32), [400, count])
-        thresholds = fit_thresholds(relations, scores, labels, firmness=100.0)
+        thresholds = fit_thresholds(relations, scores, labels, prior=100.0)
         found[count] = thresholds.relations[1] - thresholds.overall, thresholds.relations[1]
         free = fit_thresholds(relations, scores, labels)
-        assert (free.says(relations, scores) == labels)[relations == 1].all()
+        assert (free.accepts(relations, scores) == labels)[relations == 1].all()
     assert abs(found[5][0]) < 0.5 and abs(found[2000][1] - 5.0) < 0.1
 
 
@@ -419,7 +418,7 @@ def test_few_triples_move_a_threshold_little_and_many_much():
 def test_a_firm_threshold_is_the_best_of_all_cuts_by_its_weights(rows):
     relations = np.array([row[0] for row in rows], dtype=np.int32)
     scores, labels = np.array([float(row[1]) for row in rows]), np.array([row[2] for row in rows])
-    found = fit_thresholds(relations, scores, labels, firmness=7.0)
+    found = fit_thresholds(relations, scores, labels, prior=7.0)
 
     def worth(relation: int, cut: float) -> float:
         weights = (relations == relation) + 7.0 / len(rows)

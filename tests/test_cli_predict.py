@@ -22,8 +22,8 @@ from command_line import call, sentence
 from newcomer.cli import written
 from newcomer.errors import OptionError
 from newcomer.models.bundle import write_bundle
-from newcomer.predictor import NewcomerBatches, Predictor, load
 from newcomer.models.propagation.scorer import PropagationScorer
+from newcomer.predictor import NewcomerBatches, Predictor, load
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, settings, world

@@ -1,6 +1,5 @@
 """``newcomer reproduce``: cells run and skipped, what was not run and why, the page."""
 
-import json
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Done, call, environment, sentence
+from newcomer.reproduction.stored import read_results
 from nn_oracle import one_thread
 from reproduction_world import SMALL, make_data
 
@@ -37,8 +37,8 @@ def test_a_table_is_run_once_and_written_down(tmp_path, data):
     assert done.returncode == 0, done.stderr
     assert "1/2 ablation-fb15k-subject-10-vn-structure-inductive-0: MRR " in done.stdout
     assert "the page of results is docs/RESULTS.md" in done.stdout and "not run" not in done.stdout
-    files = sorted(path.name for path in (tmp_path / "docs" / "results").glob("*.json"))
-    assert files == [f"ablation-fb15k-subject-10-vn-{row}-inductive-0.json" for row in ("full", "structure")]
+    cells = [result["cell"] for result in read_results(tmp_path / "docs" / "results")]
+    assert cells == [f"ablation-fb15k-subject-10-vn-{row}-inductive-0" for row in ("full", "structure")]
     page = (tmp_path / "docs" / "RESULTS.md").read_text()
     assert "2 of 5 cells of the plan are done." in page
     again = reproduce(tmp_path, "ablation", data, "--only", "vn-structure", "--only", "vn-full")
@@ -51,8 +51,8 @@ def test_other_settings_are_done_anew_with_a_sentence(tmp_path, data):
     second = reproduce(tmp_path, "ablation", data, "--only", "vn-structure", "--set", "model.dim=4")
     assert (first.returncode, second.returncode) == (0, 0)
     assert "done anew, for it was run with other settings (model.dim)" in second.stdout
-    (path,) = (tmp_path / "docs" / "results").glob("*.json")
-    assert json.loads(path.read_text())["settings"]["model"]["dim"] == 4
+    (result,) = read_results(tmp_path / "docs" / "results")
+    assert result["settings"]["model"]["dim"] == 4
 
 
 def test_a_dry_run_lists_and_runs_nothing(tmp_path, data):
@@ -70,7 +70,7 @@ def test_data_that_are_not_there_are_said_and_skipped(tmp_path, data):
     assert done.returncode == 0, done.stderr
     assert "yago37-subject-10-rules-inductive-0: not run" in done.stdout
     assert "not run (3 of 11): " in done.stdout and "newcomer data get yago37" in done.stdout
-    found = {path.stem for path in (tmp_path / "docs" / "results").glob("*.json")}
+    found = {result["cell"] for result in read_results(tmp_path / "docs" / "results")}
     assert found == {f"statistics-fb15k-subject-{share}-rules-inductive-0" for share in (10, 15, 20, 25)}
 
 
@@ -109,8 +109,8 @@ def test_a_killed_run_goes_on(tmp_path, data):
     done = reproduce(tmp_path, "ablation", data, *more)
     assert done.returncode == 0, done.stderr
     assert "going on with the training that was begun" in done.stderr
-    (path,) = (tmp_path / "docs" / "results").glob("*.json")
-    assert json.loads(path.read_text())["training"]["resumed"] is True and not work.exists()
+    (result,) = read_results(tmp_path / "docs" / "results")
+    assert result["training"]["resumed"] is True and not work.exists()
 
 
 def test_the_report_alone(tmp_path, data):

@@ -48,7 +48,9 @@ class Weighed:
 
 
 def test_before_any_query_is_looked_at_the_weights_are_the_priors():
-    assert PRIOR.shape == (len(KINDS), len(NAMES)) and PRIOR[0].tolist() == pytest.approx([0.4, 0.2, 0, 0.7, 2, 0.4, -3])
+    assert PRIOR.shape == (len(KINDS), len(NAMES)) and PRIOR[0].tolist() == pytest.approx(
+        [0.4, 0.2, 0, 0.7, 2, 0.4, -3]
+    )
     assert not PRIOR[1:].any()
     assert priors_of(feature_names(True, True))[0, 7:].tolist() == pytest.approx([0.2, 0.5])
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from newcomer.models.features import feature_names
+from newcomer.models.rule_engine import RuleEngine
 from newcomer.predictor import Predictor
 from newcomer.predictor.answers import Grounding
 from newcomer.predictor.explain import Query, in_order
-from newcomer.models.rule_engine import RuleEngine
 from nn_oracle import one_thread
 from test_predictor import ATLANTIS, BLENDED, DATASET, EVERY_KIND, HEARING, forgetful, model, trained
 from training_world import FOLDED, parts, world

@@ -60,7 +60,9 @@ def test_with_graph_statistics_all_known_facts_are_counted_and_similarity_is_a_f
         columns = dict(
             zip(ordered, columns_of(signals_of(TABLE[entity, relation], entity, relation, statistics)), strict=True)
         )
-        facts = [(h, t) if relation < count else (t, h) for h, r, t in STATED if r == SAMPLE.relations[relation % count]]
+        facts = [
+            (h, t) if relation < count else (t, h) for h, r, t in STATED if r == SAMPLE.relations[relation % count]
+        ]
         answers = [answer for _, answer in facts]
         expected = [math.log(1 + answers.count(name)) for name in names]
         np.testing.assert_allclose(columns["frequency"], expected, rtol=1e-5)

@@ -1,19 +1,18 @@
-"""Networks of paths that are silent, against the formulas worked out pair by pair; and who can afford to learn them."""
+"""Frontier-sparse propagation against the formulas worked out pair by pair; and who can afford to train it."""
 
 from collections import defaultdict
 
 import numpy as np
 import pytest
 import torch
+from newcomer.models.propagation.own import propagation_of
 from torch import Tensor
 
 from conftest import make_dataset
 from newcomer.config import load_preset, with_overrides
-from newcomer.graph import InductiveDataset
+from newcomer.graph import InductiveDataset, Overlay
 from newcomer.models.propagation.frontier import cross_entropy, walked
 from newcomer.models.propagation.network import DIM, LAYERS, Propagation, PropagationEdges, propagation_edges
-from newcomer.models.propagation.own import Asked, Paths, path_weights, propagation_of
-from newcomer.models.serialisation import paths_of
 from newcomer.training import cost_model as affording
 from newcomer.training.cost_model import affords_propagation, stays_local
 from newcomer.training.pipeline import fit
@@ -131,53 +130,60 @@ def test_the_loss_is_that_among_everyone(seed):
     torch.testing.assert_close(*slopes, rtol=1e-4, atol=1e-6)
 
 
-def test_what_learns_on_a_processor_is_silent_and_stays_so():
+def test_what_is_trained_on_a_cpu_is_silent_and_stays_so():
     dataset = world()
     trainer = PropagationTrainer(dataset.observed, int(dataset.is_seen.sum()), 5, 0, CPU)
     for number in range(trainer.steps):
-        trainer.step(number)  # a fresh one has nothing to say of those apart in any case
+        trainer.step(number)  # a fresh one says the same of those apart in any case
     assert trainer.network.is_silent
-    stored = path_weights(trainer.network)
+    stored = propagation_weights(trainer.network)
     again = propagation_of(stored, len(dataset.relations))
     assert again is not None and again.is_silent
     before = {name: value for name, value in stored.items() if name != "propagation.silent"}  # as they were kept once
     old = propagation_of(before, len(dataset.relations))
     assert old is not None and not old.is_silent
-    edges = Paths(again, dataset.observed, int(dataset.is_seen.sum()), CPU).edges
-    asked = [edges], torch.tensor([0]), torch.tensor([0]), edges.rows.num_rows
-    assert not torch.allclose(old(*asked), again(*asked))
+    overlay, asked = Overlay.of(dataset.observed), (np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32))
+    found = [PropagationScorer(one, overlay.base, CPU).scores(overlay, *asked) for one in (old, again)]
+    assert not np.allclose(*found)
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_what_paths_say_does_not_depend_on_threads(silent):
+def test_what_is_propagated_does_not_depend_on_threads(silent):
     dataset = graph(4_000, 12_000, 0)
     trainer, found = PropagationTrainer(dataset.observed, len(dataset.entities), 5, 0, CPU, silent), []
-    paths, nothing = Paths(trainer.network, dataset.observed, len(dataset.entities), CPU), np.empty(0, dtype=np.int64)
+    overlay = Overlay.of(dataset.observed)
+    scorer = PropagationScorer(trainer.network, overlay.base, CPU)
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        found.append(paths.ask(Asked(7, nothing, nothing), np.arange(5)).seen)
-    assert torch.equal(*found)
+        found.append(scorer.scores(overlay, np.full(5, 7, dtype=np.int32), np.arange(5, dtype=np.int32)))
+    assert np.array_equal(*found)
 
 
 SPARSE = (*FOLDED, "model.ensemble=yes", "model.propagation=auto", "training.propagation_steps=6", "training.epochs=2")
 
 
-def test_a_fit_learns_them_where_they_are_cheap(monkeypatch, tmp_path):
-    assert fit(world(), settings(*SPARSE), device="cpu").paths is None  # there is too little to learn from
+def test_a_fit_trains_it_where_it_is_cheap(monkeypatch, tmp_path):
+    assert fit(world(), settings(*SPARSE), device="cpu").model.propagation is None  # there is too little to learn from
     monkeypatch.setattr(affording, "LEAST_STEPS", 1)
     everyone = fit(world(), settings(*SPARSE), device="cpu")
-    assert everyone.paths is not None and not everyone.paths.is_silent  # to whom paths come here
+    assert (
+        everyone.model.propagation is not None and not everyone.model.propagation.is_silent
+    )  # everyone is reached here
     monkeypatch.setattr("newcomer.training.pipeline.stays_local", lambda *_: True)
     whole = fit(world(), settings(*SPARSE), device="cpu")
-    assert whole.paths is not None and whole.paths.is_silent and whole.config.model.propagation is True
-    asked = paths_of(whole.bundle(world()))
+    assert (
+        whole.model.propagation is not None
+        and whole.model.propagation.is_silent
+        and whole.config.model.propagation is True
+    )
+    asked = load_model(whole.bundle(world())).propagation
     assert asked is not None and asked.is_silent
     with pytest.raises(Stopped):
         fit(world(), settings(*SPARSE), device="cpu", folder=tmp_path, report=StopAfter(3))
     monkeypatch.undo()
     resumed = fit(world(), settings(*SPARSE), device="cpu", folder=tmp_path, resume=True)
-    assert resumed.paths is not None
-    kept, wanted = path_weights(resumed.paths), path_weights(whole.paths)
+    assert resumed.model.propagation is not None
+    kept, wanted = propagation_weights(resumed.model.propagation), propagation_weights(whole.model.propagation)
     assert all(np.array_equal(kept[name], wanted[name]) for name in wanted)
 
 
@@ -195,7 +201,7 @@ def graph(entities: int, facts: int, near: int) -> InductiveDataset:
     ("entities", "facts", "near", "affords"),
     [(8_000, 10_000, 3, True), (8_000, 60_000, 0, False), (800, 1_000, 3, False)],
 )
-def test_a_processor_affords_what_stays_nearby(entities, facts, near, affords):
+def test_a_cpu_affords_what_stays_nearby(entities, facts, near, affords):
     dataset = graph(entities, facts, near)
     assert affords_propagation(dataset, load_preset("default")) is affords
     assert stays_local(dataset.observed, len(dataset.entities)) is (near > 0)

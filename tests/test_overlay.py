@@ -47,9 +47,7 @@ def check(overlay: Overlay, facts: set[Fact]) -> None:
         assert overlay.is_unobserved[entity] == (not own(facts - of_newcomers(facts), entity))
     for relation in range(2 * RELATIONS):
         having = [
-            entity
-            for entity in range(overlay.num_entities)
-            if relation in dict(rows_of(own(facts, entity), entity))
+            entity for entity in range(overlay.num_entities) if relation in dict(rows_of(own(facts, entity), entity))
         ]
         assert sorted(anyone(overlay.arrays, relation).tolist()) == having
     assert len(overlay.own_rows.offsets) == overlay.num_entities + 1 == len(overlay.is_removed) + 1

@@ -15,6 +15,7 @@ from newcomer.config import Config, TrainingConfig
 from newcomer.errors import DatasetError, OptionError
 from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.models.device import choose_device
 from newcomer.models.embedding.registry import ENCODERS
 from newcomer.models.engine import InferenceEngine, SnapshotScorer
 from newcomer.models.trained import StoredNewcomers
@@ -27,7 +28,6 @@ from newcomer.training.holdout import HoldOut
 from newcomer.training.journal import CHECKPOINT, METRICS
 from newcomer.training.pipeline import Fitted, Listener, fit, is_due
 from newcomer.training.preparation import Prepared
-from newcomer.models.device import choose_device
 from nn_oracle import one_thread
 from training_world import StopAfter, Stopped, choosing, parts, settings, weights, world
 

@@ -31,7 +31,6 @@ from newcomer.models.rule_engine import RuleEngine
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best
 from newcomer.predictor.snapshot import known_answers
-from newcomer.rules.rule import Kind
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, choosing, citizen, lives, parts, settings, world

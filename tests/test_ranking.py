@@ -15,9 +15,9 @@ from newcomer.errors import OptionError
 from newcomer.graph import Overlay
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.statistics import GraphStatistics
-from overlay_world import SEEN, Fact, changes, of_newcomers, overlay_of, own, rows_of
 from overlay_world import ENTITIES as MORE
 from overlay_world import RELATIONS as KINDS
+from overlay_world import SEEN, Fact, changes, of_newcomers, overlay_of, own, rows_of
 from rule_oracle import graph_of, groundings, random_rows, random_rules
 
 ENTITIES, RELATIONS = 8, 3
@@ -162,7 +162,9 @@ def test_threads_and_batches_change_nothing():
     one = RuleScorer(ranker, overlay, threads=1).scores(entities, relations)
     three = RuleScorer(ranker, overlay, threads=3).scores(entities, relations)
     assert np.array_equal(one, three)
-    alone = [ranker.evidence(overlay, *asked).scores for asked in zip(entities.tolist(), relations.tolist(), strict=True)]
+    alone = [
+        ranker.evidence(overlay, *asked).scores for asked in zip(entities.tolist(), relations.tolist(), strict=True)
+    ]
     assert np.array_equal(one, alone)
 
 

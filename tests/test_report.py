@@ -21,27 +21,27 @@ from newcomer.config import config_hash, load_preset, with_overrides
 from newcomer.data.cut import CutDataset, FactsCut
 from newcomer.errors import DatasetError, InputError, MissingExtraError, OptionError
 from newcomer.evaluation import plots as evaluation_plots
-from newcomer.evaluation import report as evaluation
 from newcomer.evaluation.alignment import Alignment, rule_scorer_for, scorer_for
 from newcomer.evaluation.calibration import calibration_error
 from newcomer.evaluation.classification import RelationThresholds, classify, labelled
+from newcomer.evaluation.comparison import compare_classifications, compare_rankings, metric_task
+from newcomer.evaluation.measure import (
+    TASKS,
+    Evaluation,
+    check_same_data,
+    classify_test,
+    classify_with_probabilities,
+    default_task,
+    headline,
+    outside_headline,
+    rank_test,
+)
 from newcomer.evaluation.plots import PICTURES, plot_ranking, plot_reliability, rank_bins, rank_shares
 from newcomer.evaluation.ranking import RankingProtocol, RankingResult, ceiling, evaluate_under, queries_of
 from newcomer.evaluation.ranking import compare as compare_results
 from newcomer.evaluation.report import (
-    Case,
-    check_same_data,
     classification_report,
-    classify_test,
-    compare_classifications,
-    compare_rankings,
-    default_task,
-    headline,
-    judge_test,
-    left_out,
-    metric_task,
     model_name,
-    rank_test,
     ranking_report,
     result_path,
     write_ranks,
@@ -71,8 +71,8 @@ def trained(*changes: str) -> tuple[Fitted, Bundle]:
         return fitted, read_bundle(Path(folder) / "m")
 
 
-def case(*changes: str, dataset: InductiveDataset = DATASET, seed: int = 0) -> Case:
-    return Case(trained(*changes)[1], dataset, CPU, 1, seed)
+def evaluation(*changes: str, dataset: InductiveDataset = DATASET, seed: int = 0) -> Evaluation:
+    return Evaluation(trained(*changes)[1], dataset, CPU, 1, seed)
 
 
 def every_query(dataset: InductiveDataset) -> tuple[Ids, Ids]:
@@ -137,14 +137,14 @@ def by_name(dataset: InductiveDataset, scorer: Any, renamed: dict[str, str] | No
 )
 def test_the_scores_are_those_of_the_model_in_its_protocol(changes):
     fitted, bundle = trained(*changes, "model.ensemble=no")
-    expected, found, queries = asked(fitted), scorer_for(bundle, DATASET, CPU, threads=1), every_query(DATASET)
+    expected, found, queries = asked_of(fitted), scorer_for(bundle, DATASET, CPU, threads=1), every_query(DATASET)
     assert found.scores(*queries).tobytes() == expected.scores(*queries).tobytes()
     columns = DATASET.test.heads, DATASET.test.relations, DATASET.test.tails
     assert np.array_equal(found.triple_scores(*columns), expected.triple_scores(*columns))
     assert found.embedding is None
 
 
-def asked(fitted: Fitted, embedding_only: bool = False) -> SnapshotScorer:
+def asked_of(fitted: Fitted, embedding_only: bool = False) -> SnapshotScorer:
     """The fitted model asked about the newcomers of the data set."""
     engine = InferenceEngine(fitted.model, StoredNewcomers(fitted.dataset.auxiliary.triples), threads=1)
     return SnapshotScorer(engine, engine.initial, embedding_only)
@@ -156,20 +156,20 @@ def rule_scorer(fitted: Fitted) -> RuleScorer:
 
 def test_where_rules_have_a_say_the_answer_is_that_of_both():
     fitted, bundle = trained("model.ensemble=yes")
-    network, ranker = asked(fitted, embedding_only=True), rule_scorer(fitted)
+    network, ranker = asked_of(fitted, embedding_only=True), rule_scorer(fitted)
     assert fitted.model.weights is not None
-    both, found, queries = asked(fitted), scorer_for(bundle, DATASET), every_query(DATASET)
+    both, found, queries = asked_of(fitted), scorer_for(bundle, DATASET), every_query(DATASET)
     assert np.array_equal(found.scores(*queries), both.scores(*queries))
     columns = DATASET.test.heads, DATASET.test.relations, DATASET.test.tails
     assert np.array_equal(found.triple_scores(*columns), both.triple_scores(*columns))
     assert found.embedding is not None and np.array_equal(found.embedding.scores(*queries), network.scores(*queries))
-    measured = case("model.ensemble=yes")
+    measured = evaluation("model.ensemble=yes")
     ranked = rank_test(measured, KNOWN, with_parts=True)
     assert ranking_report(measured, ranked)["network"][0]["metrics"]["mr"] == ranked.network[0].ranks.mean()
     for results, scorer in ((ranked.model, both), (ranked.network, network), (ranked.rules, ranker)):
         assert np.array_equal(results[0].ranks, evaluate_under(DATASET, scorer, [KNOWN])[0].ranks)
     assert rank_test(measured, KNOWN).network == []
-    assert rank_test(case("model.ensemble=no"), KNOWN, with_parts=True).network == []
+    assert rank_test(evaluation("model.ensemble=no"), KNOWN, with_parts=True).network == []
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_in_the_world_of_a_model_without_final_fit_those_held_out_are_newcomers(
 
 def test_of_a_relation_that_the_model_lacks_it_says_nothing():
     more = world(test=[*parts()["test"], ("q0", "likes", "p00")])
-    found = case(dataset=more)
+    found = evaluation(dataset=more)
     scorer, likes = scorer_for(found.bundle, more), more.relations.id("likes")
     entities = np.array([more.entities.id("q0"), more.entities.id("q1")], dtype=np.int32)
     both = scorer.scores(entities, np.array([likes, 0], dtype=np.int32))
@@ -235,7 +235,7 @@ def test_data_of_another_kind_is_refused():
 
 
 def test_ranks_are_those_of_each_question_by_itself():
-    found = case()
+    found = evaluation()
     scorer, queries = scorer_for(found.bundle, DATASET), queries_of(DATASET)
     protocols = [RankingProtocol(filter="full", candidates="seen"), RankingProtocol(filter="known", candidates="seen")]
     expected = evaluate_under(DATASET, scorer, protocols, full_graph(), queries)
@@ -251,29 +251,29 @@ def test_the_rules_alone_answer_as_without_a_model():
     fitted = trained()[0]
     ranker = rule_scorer(fitted)
     expected = evaluate_under(DATASET, ranker, [KNOWN])[0]
-    assert np.array_equal(rank_test(case(), KNOWN, with_parts=True).rules[0].ranks, expected.ranks)
+    assert np.array_equal(rank_test(evaluation(), KNOWN, with_parts=True).rules[0].ranks, expected.ranks)
     assert expected.ranks.max() < 3  # who lives in a city is a citizen of its land
-    assert rank_test(case("rules.kinds="), KNOWN, with_parts=True).rules == []
-    assert rank_test(case(), KNOWN).rules == []
+    assert rank_test(evaluation("rules.kinds="), KNOWN, with_parts=True).rules == []
+    assert rank_test(evaluation(), KNOWN).rules == []
 
 
 def test_the_full_filter_needs_a_full_graph():
-    assert "name it with --full-graph" in str(complaint(rank_test, case(), RankingProtocol(filter="full")))
+    assert "name it with --full-graph" in str(complaint(rank_test, evaluation(), RankingProtocol(filter="full")))
 
 
 def test_questions_about_seen_entities_stand_apart():
     test = [*parts()["test"], ("p00", "citizen_of", "land0")]
-    mixed = case(dataset=world(test=test, valid=[citizen("p04", 4)]))
+    mixed = evaluation(dataset=world(test=test, valid=[citizen("p04", 4)]))
     ranked = rank_test(mixed, KNOWN, mixed.dataset.known())
-    asked, rest = headline(ranked.model[0]), left_out(ranked.model[0])
+    asked, rest = headline(ranked.model[0]), outside_headline(ranked.model[0])
     assert (len(ranked.model[0].queries), len(asked.queries), len(rest.queries)) == (6, 4, 2)
     report = ranking_report(mixed, ranked)
     assert report["queries"] == 4 and report["metrics"]["mr"] == pytest.approx(ranked.model[0].ranks[:4].mean())
     assert report["also"]["queries"] == 4 and report["also"]["metrics"] == report["metrics"]
     assert [(part["filter"], part["queries"]) for part in report["seen"]] == [("known", 2), ("full", 2)]
-    only_seen = case(dataset=world(test=[("p00", "citizen_of", "land0")], valid=[]))
+    only_seen = evaluation(dataset=world(test=[("p00", "citizen_of", "land0")], valid=[]))
     ranked = rank_test(only_seen, KNOWN)
-    assert len(headline(ranked.model[0]).queries) == 2 and len(left_out(ranked.model[0]).queries) == 0
+    assert len(headline(ranked.model[0]).queries) == 2 and len(outside_headline(ranked.model[0]).queries) == 0
     report = ranking_report(only_seen, ranked)
     assert report["queries"] == 2 and report["seen"] == []
 
@@ -282,7 +282,7 @@ CORE = ["task", "dataset", "model", "protocol", "filter", "candidates", "seed", 
 
 
 def test_the_report_of_a_ranking():
-    found, full = case("seed=3", "protocol=refreshed"), full_graph()
+    found, full = evaluation("seed=3", "protocol=refreshed"), full_graph()
     ranked = rank_test(found, RankingProtocol(filter="full"), full, with_parts=True)
     report = ranking_report(found, ranked, ["facts", "linked"], full, 1.26)
     assert list(report)[: len(CORE)] == CORE
@@ -313,7 +313,7 @@ def test_the_report_of_a_ranking():
 
 
 def test_without_a_full_graph_nothing_is_said_of_it():
-    report = ranking_report(case(), rank_test(case(), KNOWN))
+    report = ranking_report(evaluation(), rank_test(evaluation(), KNOWN))
     assert report["also"] is None and report["ceiling"] is None and report["rules"] == []
 
 
@@ -343,8 +343,8 @@ def by_hand(cut: CutDataset) -> InductiveDataset:
 @pytest.mark.parametrize("changes", [(), BLENDED], ids=["network", "blended"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_newcomers_cut_to_one_fact_are_those_of_data_written_so(changes, seed):
-    found = replace(case(*changes), cut=FactsCut(1, seed))
-    expected = case(*changes, dataset=by_hand(FactsCut(1, seed).of(DATASET)))
+    found = replace(evaluation(*changes), cut=FactsCut(1, seed))
+    expected = evaluation(*changes, dataset=by_hand(FactsCut(1, seed).of(DATASET)))
     # By hand the filter lacks what is withheld, and gets it back with the graph of all that is true.
     reports = [
         ranking_report(one, rank_test(one, protocol, full, with_parts=True), ["facts", "linked"])
@@ -359,7 +359,7 @@ def test_newcomers_cut_to_one_fact_are_those_of_data_written_so(changes, seed):
 def test_a_cut_that_withholds_nothing_changes_nothing():
     reports = [
         ranking_report(one, rank_test(one, KNOWN, with_parts=True))
-        for one in (case(*BLENDED), *(replace(case(*BLENDED), cut=FactsCut(most, 1)) for most in (1, 2)))
+        for one in (evaluation(*BLENDED), *(replace(evaluation(*BLENDED), cut=FactsCut(most, 1)) for most in (1, 2)))
     ]
     assert reports[0]["known_facts"] is None and reports[2]["known_facts"]["withheld"] == 0
     assert figures(reports[2]) == figures(reports[0])
@@ -377,37 +377,37 @@ def test_a_withheld_fact_is_no_wrong_answer():
     ids = dataset.entities.id("q0"), dataset.relations.id("citizen_of"), dataset.entities.id("land1")
     cuts = [FactsCut(1, seed) for seed in range(10)]
     cut = next(one for one in cuts if list(ids) in one.of(dataset).withheld.rows.tolist())
-    whole, fewer = case(dataset=dataset), replace(case(dataset=dataset), cut=cut)
+    whole, fewer = evaluation(dataset=dataset), replace(evaluation(dataset=dataset), cut=cut)
     ranked = rank_test(fewer, KNOWN)
     assert np.array_equal(ranked.model[0].candidates, rank_test(whole, KNOWN).model[0].candidates)
     full = dataset.known()
     reports = [ranking_report(one, rank_test(one, KNOWN, full), ["facts"], full) for one in (whole, fewer)]
     assert reports[0]["ceiling"] == reports[1]["ceiling"] and reports[1]["ceiling"]["metrics"]["mrr"] == 1
-    assert all(row["ceiling_mrr"] == 1 for row in reports[1]["breakdowns"])
+    assert {row["by"] for row in reports[1]["breakdowns"]} == {"facts"}
 
 
 def test_what_was_trained_on_cannot_be_withheld():
-    found = replace(case("protocol=transductive"), cut=FactsCut(1))
-    for measure in (lambda: rank_test(found, KNOWN), lambda: judge_test(found)):
+    found = replace(evaluation("protocol=transductive"), cut=FactsCut(1))
+    for measure in (lambda: rank_test(found, KNOWN), lambda: classify_with_probabilities(found)):
         error = complaint(measure)
         assert isinstance(error, OptionError) and "was trained on 4 of the 4 facts" in str(error)
     assert rank_test(replace(found, cut=FactsCut(2)), KNOWN).model  # nothing is withheld
 
 
 def test_triples_are_the_same_whatever_is_known_of_newcomers():
-    """The made-up ones are not among what is withheld, and judged by what is left."""
-    whole, fewer = case(), replace(case(), cut=FactsCut(1, 1))
-    hand = case(dataset=by_hand(FactsCut(1, 1).of(DATASET)))
-    judged = [judge_test(one) for one in (whole, fewer)]
-    assert np.array_equal(judged[0].result.triples.rows, judged[1].result.triples.rows)
-    report = classification_report(fewer, judged[1].result, (), 0.0, judged[1])
+    """The made-up ones are not among what is withheld, and classified by what is left."""
+    whole, fewer = evaluation(), replace(evaluation(), cut=FactsCut(1, 1))
+    hand = evaluation(dataset=by_hand(FactsCut(1, 1).of(DATASET)))
+    classified = [classify_with_probabilities(one) for one in (whole, fewer)]
+    assert np.array_equal(classified[0].result.triples.rows, classified[1].result.triples.rows)
+    report = classification_report(fewer, classified[1])
     assert report["known_facts"]["kept"] == 4
     assert [row["group"] for row in report["calibration"]["known_facts"]] == ["1"]
-    scorer, triples = scorer_for(hand.bundle, hand.dataset), judged[1].result.triples
+    scorer, triples = scorer_for(hand.bundle, hand.dataset), classified[1].result.triples
     named = [hand.dataset.entities.ids(DATASET.entities.names_of(ends)) for ends in (triples.heads, triples.tails)]
     relations = hand.dataset.relations.ids(DATASET.relations.names_of(triples.relations))
-    assert np.allclose(judged[1].result.scores, scorer.triple_scores(named[0], relations, named[1]))
-    assert not np.allclose(judged[1].result.scores, judged[0].result.scores)
+    assert np.allclose(classified[1].result.scores, scorer.triple_scores(named[0], relations, named[1]))
+    assert not np.allclose(classified[1].result.scores, classified[0].result.scores)
 
 
 def with_labels(seed: int = 0) -> InductiveDataset:
@@ -417,13 +417,13 @@ def with_labels(seed: int = 0) -> InductiveDataset:
 
 
 def test_the_report_of_a_classification():
-    found = case(dataset=with_labels())
+    found = evaluation(dataset=with_labels())
     relation, limits = found.dataset.relations.id("citizen_of"), found.bundle.metrics["thresholds"]
     given = RelationThresholds(limits["overall"], {relation: limits["relations"]["citizen_of"]})
     scorer = scorer_for(found.bundle, found.dataset)
     expected = classify(found.dataset, scorer, np.random.default_rng(0), given)
-    result = classify_test(found)
-    report = classification_report(found, result, ["relation"])
+    classified = classify_with_probabilities(found)
+    report = classification_report(found, classified, ["relation"])
     assert report["thresholds"] == "newcomers"
     assert list(report)[: len(CORE)] == CORE
     assert (report["task"], report["filter"], report["candidates"]) == ("triple-classification", None, None)
@@ -434,25 +434,26 @@ def test_the_report_of_a_classification():
     ]
     interval = report["intervals"]["accuracy"]
     assert interval["low"] <= report["metrics"]["accuracy"] <= interval["high"]
-    assert classification_report(found, result)["breakdowns"] == []
-    made_up = classification_report(case(), classify_test(case()))
+    assert classification_report(found, classified)["breakdowns"] == []
+    made_up = classification_report(evaluation(), classify_with_probabilities(evaluation()))
     assert made_up["made_up_negatives"] == ["test"]
     assert "NaN" not in json.dumps(made_up)
 
 
 def test_thresholds_are_those_for_newcomers_or_those_of_valid():
     labels = with_labels()
-    by_valid = replace(case(dataset=labels), thresholds="valid")
+    by_valid = replace(evaluation(dataset=labels), thresholds="valid")
     expected = classify(labels, scorer_for(by_valid.bundle, labels), np.random.default_rng(0))
-    found = classify_test(by_valid)
+    classified = classify_with_probabilities(by_valid)
+    found = classified.result
     assert found.thresholds == expected.thresholds and found.metrics() == expected.metrics()
-    assert classification_report(by_valid, found)["thresholds"] == "valid"
-    both = [classify_test(replace(case(), thresholds=whom)) for whom in ("newcomers", "valid")]
+    assert classification_report(by_valid, classified)["thresholds"] == "valid"
+    both = [classify_test(replace(evaluation(), thresholds=whom)) for whom in ("newcomers", "valid")]
     assert both[0].triples.rows.tolist() == both[1].triples.rows.tolist()  # made up alike
     assert both[1].made_up == ("valid", "test")
     # Whoever asks about seen entities only gets the thresholds of valid.
     about_seen = replace(labels, test=labels.valid)
-    assert replace(case(), dataset=about_seen).thresholds_from == "valid"
+    assert replace(evaluation(), dataset=about_seen).thresholds_from == "valid"
     bare = replace(by_valid, bundle=replace(by_valid.bundle, metrics={}))
     assert replace(bare, thresholds=None).thresholds_from == "valid"
     assert "pass --thresholds valid" in str(complaint(classify_test, replace(bare, thresholds="newcomers")))
@@ -463,7 +464,7 @@ def test_the_data_decide_on_the_task_and_on_the_name_of_the_report(tmp_path):
     assert (default_task(plain), default_task(labels)) == ("link-prediction", "triple-classification")
     assert result_path(tmp_path, "link-prediction", plain) == tmp_path / "result.json"
     assert result_path(tmp_path, "link-prediction", labels) == tmp_path / "result-link-prediction.json"
-    for task in evaluation.TASKS:
+    for task in TASKS:
         for dataset in (plain, labels):
             assert result_path(tmp_path, task, dataset).name in RESULTS
 
@@ -520,7 +521,7 @@ def test_rankings_are_compared_with_the_first():
 
 
 def test_classifications_are_compared_by_what_is_right():
-    results = [classify_test(case(*changes, dataset=with_labels())) for changes in ((), ("model.encoder=mean",))]
+    results = [classify_test(evaluation(*changes, dataset=with_labels())) for changes in ((), ("model.encoder=mean",))]
     turned = replace(results[0], triples=replace(results[0].triples, labels=1 - results[0].triples.labels))
     one, two, three = compare_classifications([*results, turned], seed=2)
     assert one.comparison is None and two.comparison is not None and three.comparison is not None
@@ -540,7 +541,7 @@ def test_a_metric_belongs_to_a_task():
 
 
 def test_ranks_are_written_a_row_a_question(tmp_path):
-    result = rank_test(case(), KNOWN).model[0]
+    result = rank_test(evaluation(), KNOWN).model[0]
     write_ranks(result, tmp_path / "new" / "ranks.parquet")
     table = pq.read_table(tmp_path / "new" / "ranks.parquet")
     assert table.column("rank").to_pylist() == result.ranks.tolist()
@@ -557,11 +558,11 @@ def test_the_bins_of_ranks():
 
 def test_pictures(tmp_path):
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    result = rank_test(case(), KNOWN).model[0]
+    result = rank_test(evaluation(), KNOWN).model[0]
     odd = replace(DATASET, name=r"cost in $ of $\frac{a}")
     both = {"model": result, "rules alone": ranking(1, 2, 4, 2)}
     drawn = plot_ranking(both, odd, odd.name, tmp_path / "new")
-    calibration = ranking_report(case(), rank_test(case(), KNOWN))["calibration"]
+    calibration = ranking_report(evaluation(), rank_test(evaluation(), KNOWN))["calibration"]
     drawn.append(plot_reliability(calibration, odd.name, tmp_path / "new"))
     assert [path.name for path in drawn] == list(PICTURES)
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(PICTURES)
@@ -579,14 +580,14 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
 
 def test_the_number_of_threads_is_put_back():
     before = torch.get_num_threads()
-    rank_test(replace(case(), threads=before + 1), KNOWN)
+    rank_test(replace(evaluation(), threads=before + 1), KNOWN)
     assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("changes", [(), ("model.ensemble=yes", "model.constrained=no")], ids=["network", "blended"])
 def test_the_report_says_how_far_probabilities_can_be_believed(changes):
-    ranked = rank_test(case(*changes), KNOWN)
-    found = ranking_report(case(*changes), ranked)["calibration"]
+    ranked = rank_test(evaluation(*changes), KNOWN)
+    found = ranking_report(evaluation(*changes), ranked)["calibration"]
     assert found["calibrated"]
     model = Predictor(trained(*changes)[1], threads=1)
     shown = [
@@ -610,15 +611,15 @@ def test_the_report_says_how_far_probabilities_can_be_believed(changes):
 
 @pytest.mark.parametrize("changes", [(), ("model.ensemble=yes", "model.constrained=no")], ids=["network", "blended"])
 def test_a_classification_says_how_far_its_probabilities_can_be_believed(changes):
-    found = case(*changes, dataset=with_labels())
-    judged = judge_test(found)
-    report = classification_report(found, judged.result, judged=judged)["calibration"]
+    found = evaluation(*changes, dataset=with_labels())
+    classified = classify_with_probabilities(found)
+    report = classification_report(found, classified)["calibration"]
     assert report["calibrated"] and [(one["group"], one["triples"]["answers"]) for one in report["known_facts"]] == [
         ("2-5", 8)
     ]
     model = Predictor(trained(*changes)[1], threads=1)
     names = found.dataset.entities, found.dataset.relations
-    triples = [(names[0][h], names[1][r], names[0][t]) for h, r, t in judged.result.triples.rows.tolist()]
+    triples = [(names[0][h], names[1][r], names[0][t]) for h, r, t in classified.result.triples.rows.tolist()]
     right = np.array([triple in set(DATASET.known().named()) for triple in triples])
     assert right.sum() == 4 and report["triples"]["right"] == 0.5
     for when in ("after", "before"):
@@ -627,23 +628,22 @@ def test_a_classification_says_how_far_its_probabilities_can_be_believed(changes
         assert report["triples"][f"ece_{when}"] == pytest.approx(calibration_error(probabilities, right), abs=1e-4)
         assert sum(one["answers"] for one in report["triples"][f"bins_{when}"]) == 8
         model.calibration = None
-    assert judged.result.metrics() == classify_test(found).metrics()
+    assert classified.result.metrics() == classify_test(found).metrics()
 
 
 def test_a_classification_without_calibration_or_relations_says_so():
-    plain = case("training.validation_rate=0", dataset=with_labels())
-    judged = judge_test(plain)
-    found = classification_report(plain, judged.result, judged=judged)["calibration"]
+    plain = evaluation("training.validation_rate=0", dataset=with_labels())
+    classified = classify_with_probabilities(plain)
+    found = classification_report(plain, classified)["calibration"]
     assert not found["calibrated"] and found["triples"]["ece_after"] is None and found["triples"]["ece_before"] >= 0
-    assert classification_report(plain, judged.result)["calibration"] is None
-    strange = replace(case(), dataset=strangers())
-    asked, known = judge_test(strange), case().bundle.observed.relations
+    strange = replace(evaluation(), dataset=strangers())
+    asked, known = classify_with_probabilities(strange), evaluation().bundle.observed.relations
     kept = [strange.dataset.relations[relation] in known for relation in asked.result.triples.relations.tolist()]
     assert len(asked.triples) == sum(kept) < len(kept)
 
 
 def test_a_model_without_calibration_has_only_what_was_before():
-    plain = case("training.validation_rate=0")
+    plain = evaluation("training.validation_rate=0")
     found = ranking_report(plain, rank_test(plain, KNOWN))["calibration"]
     assert not found["calibrated"]
     assert found["shown"]["ece_after"] is None and found["shown"]["bins_after"] is None
@@ -658,18 +658,19 @@ def test_right_is_what_the_filter_holds_and_names_decide():
     triples = concatenate([DATASET.known().triples, TripleArray.of([more])])
     full = Graph.build(DATASET.entities, DATASET.relations, triples)
     plain, fuller = (
-        ranking_report(case(), rank_test(case(), RankingProtocol(filter=name), full)) for name in ("known", "full")
+        ranking_report(evaluation(), rank_test(evaluation(), RankingProtocol(filter=name), full))
+        for name in ("known", "full")
     )
     shown = plain["calibration"]["shown"]
     assert fuller["calibration"]["shown"]["right"] == pytest.approx(shown["right"] + 1 / shown["answers"])
     other = shuffled(DATASET)
-    moved = ranking_report(case(dataset=other), rank_test(case(dataset=other), KNOWN))["calibration"]
+    moved = ranking_report(evaluation(dataset=other), rank_test(evaluation(dataset=other), KNOWN))["calibration"]
     assert moved["first"]["probability_after"] == pytest.approx(
         plain["calibration"]["first"]["probability_after"], abs=1e-4
     )
-    strange = rank_test(case(dataset=strangers()), KNOWN)
+    strange = rank_test(evaluation(dataset=strangers()), KNOWN)
     assert strange.unknown > 0 and len(strange.shown) == 0
-    assert ranking_report(case(dataset=strangers()), strange)["calibration"]["shown"]["right"] is None
+    assert ranking_report(evaluation(dataset=strangers()), strange)["calibration"]["shown"]["right"] is None
 
 
 def strangers() -> InductiveDataset:

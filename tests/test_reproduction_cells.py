@@ -18,12 +18,12 @@ from newcomer.models.bundle import dataset_hash
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.measuring import core_of, rules_report, statistics_report
 from newcomer.reproduction.sources import Sources, note_about, original_of
-from newcomer.reproduction.stored import changed_settings, read_result, read_results
+from newcomer.reproduction.stored import changed_settings, read_result, read_results, write_result
 from newcomer.rules.mining import MiningPlan, mine_rules
-from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.training.journal import CHECKPOINT, claimed
 from nn_oracle import one_thread
-from reproduction_world import make_data, small_cells, workshop
+from reproduction_world import make_data, runner, small_cells
 from training_world import StopAfter, Stopped, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -51,24 +51,21 @@ def without_times(report: dict) -> dict:
 
 def test_a_trained_cell_says_what_it_is_and_how_it_came_about(made, results):
     (cell,) = small_cells("link-prediction", VN)
-    shop = workshop(results, made)
-    assert shop.standing(cell).state == "open"
-    report = shop.run(cell)
-    assert read_result(results / f"{cell.name}.json") == report
-    assert list(report)[: len(CORE)] == CORE
+    runs = runner(results, made)
+    assert runs.status(cell).state == "open"
+    report = runs.run(cell)
+    assert read_result(results, cell) == report
     expected = ["link-prediction", "fb15k-subject-10", "vn", "inductive", "known", "all", 0]
     assert [report[name] for name in CORE[:-1]] == expected
     assert report["also"]["filter"] == "full" and report["ceiling"]["filter"] == "known"
     assert set(report["intervals"]) == set(report["metrics"]) == {"mr", "mrr", "hits@1", "hits@3", "hits@10"}
-    divisions = {"class", "facts", "frequency", "evidence"}
-    for part in (report, report["also"]):
-        assert part["queries"] == 4 and {row["by"] for row in part["breakdowns"]} == divisions
-    assert report["preset"] == "paper-fb15k" and "model.dim=8" in report["overrides"]
+    assert report["queries"] == 4 and set(report["also"]) == {"filter", "metrics", "intervals", "unlinked"}
+    assert report["settings"]["preset"] == "paper-fb15k" and "model.dim=8" in report["overrides"]
     assert report["config_sha256"] == config_hash(cell.config) and report["settings"] == cell.config.to_dict()
     assert report["dataset_sha256"] == dataset_hash(load_dataset(made / "fb15k-subject-10"))
     assert report["training"]["epochs"] == 1 and report["training"]["validation"]["model"]["mrr"] > 0
     assert report["training"]["resumed"] is False and "history" not in report["training"]
-    assert (report["what"], report["label"], report["variant"]) == ("link-prediction", "vn", None)
+    assert (report["table"], report["label"]) == ("link-prediction", "vn")
     assert report["device"] == "cpu" and report["dataset_origin"] == "files"
     assert not (results / ".work" / cell.name).exists()
     assert (results / ".work" / ".gitignore").read_text() == "*\n"
@@ -83,19 +80,19 @@ def test_a_trained_cell_says_what_it_is_and_how_it_came_about(made, results):
 )
 def test_a_result_older_than_a_setting_had_its_default(made, results, what, only, section, absent, other):
     (cell,) = small_cells(what, only)
-    path = results / f"{cell.name}.json"
-    report = json.loads(json.dumps(workshop(results, made).run(cell)))
+    report = json.loads(json.dumps(runner(results, made).run(cell)))
     del report["settings"][section][absent]
-    path.write_text(json.dumps({**report, "config_sha256": "0" * 64}))
-    assert workshop(results, made).standing(cell).state == "done"
+    report["settings"][section]["gone"] = 7  # a setting that there is no more
+    write_result({**report, "config_sha256": "0" * 64}, results)
+    assert runner(results, made).status(cell).state == "done"
     report["settings"][section][other] = 0.25
-    path.write_text(json.dumps({**report, "config_sha256": "0" * 64}))
-    assert workshop(results, made).standing(cell).why == f"it was run with other settings ({section}.{other})"
+    write_result({**report, "config_sha256": "0" * 64}, results)
+    assert runner(results, made).status(cell).why == f"it was run with other settings ({section}.{other})"
 
 
 @pytest.mark.parametrize(
     ("label", "changed"),
-    [("default", "it was run with other settings (training.propagation_steps)"), ("default-processor", "")],
+    [("default", "it was run with other settings (training.propagation_steps)"), ("default-cpu", "")],
 )
 def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(label, changed):
     (cell,) = small_cells("link-prediction", f"fb15k-subject-10-{label}-inductive-0")
@@ -112,7 +109,7 @@ def test_whether_paths_are_wide_matters_only_where_all_is_heard(company, changed
     changes = (f"model.graph_statistics={company}",)
     (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0", changes=changes)
     stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
-    stored["settings"]["model"]["wide_paths"] = False
+    stored["settings"]["model"]["propagate_newcomers"] = False
     assert changed_settings(stored, cell) == changed
 
 
@@ -125,40 +122,40 @@ def test_more_rivals_than_there_are_entities_are_everyone(now, changed):
     )
     stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
     for then in (50_000, None):
-        stored["settings"]["training"]["rivals"] = then
+        stored["settings"]["training"]["softmax_negatives"] = then
         assert changed_settings(stored, cell) == changed
 
 
 def test_a_finished_cell_is_done_until_settings_or_data_change(made, results, tmp_path):
     (cell,) = small_cells("link-prediction", "fb15k-object-10-mean-inductive-0")
-    workshop(results, made).run(cell)
-    assert workshop(results, made).standing(cell).state == "done"
+    runner(results, made).run(cell)
+    assert runner(results, made).status(cell).state == "done"
     (other,) = small_cells("link-prediction", "fb15k-object-10-mean-inductive-0", changes=("training.lr=0.5",))
-    found = workshop(results, made).standing(other)
+    found = runner(results, made).status(other)
     assert found.state == "changed" and found.why == "it was run with other settings (training.lr)"
     data = Path(shutil.copytree(made, tmp_path / "data"))
     shutil.rmtree(data / "fb15k-object-10")
-    assert workshop(results, data).standing(cell).state == "done"  # what cannot be compared is believed
-    missing = workshop(results, data).standing(other)
+    assert runner(results, data).status(cell).state == "done"  # what cannot be compared is believed
+    missing = runner(results, data).status(other)
     assert missing.state == "absent" and "newcomer data get fb15k-object-10" in missing.why
     write_dataset(world(test=[("q1", "citizen_of", "land1")]), data / "fb15k-object-10")
-    found = workshop(results, data).standing(cell)
+    found = runner(results, data).status(cell)
     assert found.state == "changed" and "other data" in found.why
-    again = workshop(results, data).run(cell)
-    assert again["queries"] == 1 and workshop(results, data).standing(cell).state == "done"
+    again = runner(results, data).run(cell)
+    assert again["queries"] == 1 and runner(results, data).status(cell).state == "done"
 
 
 def test_a_killed_training_goes_on_and_ends_the_same(made, results, tmp_path):
     (cell,) = small_cells("link-prediction", VN, changes=("training.epochs=3",))
-    whole = workshop(tmp_path / "whole", made).run(cell)
+    whole = runner(tmp_path / "whole", made).run(cell)
     with pytest.raises(Stopped):
-        workshop(results, made, StopAfter(2)).run(cell)
+        runner(results, made, StopAfter(2)).run(cell)
     folder = results / ".work" / cell.name / "training"
-    assert (folder / CHECKPOINT).exists() and not list(results.glob("*.json"))
-    said: list[str] = []
-    assert workshop(results, made).standing(cell).state == "open"
-    report = workshop(results, made, said=said).run(cell)
-    assert said == ["going on with the training that was begun"]
+    assert (folder / CHECKPOINT).exists() and not read_results(results)
+    messages: list[str] = []
+    assert runner(results, made).status(cell).state == "open"
+    report = runner(results, made, messages=messages).run(cell)
+    assert messages == ["going on with the training that was begun"]
     assert report["training"]["resumed"] is True
     assert without_times(report) == without_times(whole)
 
@@ -166,11 +163,11 @@ def test_a_killed_training_goes_on_and_ends_the_same(made, results, tmp_path):
 def test_a_training_of_other_settings_is_not_gone_on_with(made, results):
     (cell,) = small_cells("link-prediction", VN, changes=("training.epochs=3",))
     with pytest.raises(Stopped):
-        workshop(results, made, StopAfter(2)).run(cell)
+        runner(results, made, StopAfter(2)).run(cell)
     (other,) = small_cells("link-prediction", VN, changes=("training.lr=0.5",))
-    said: list[str] = []
-    report = workshop(results, made, said=said).run(other)
-    assert len(said) == 1 and "starts anew" in said[0] and "training." in said[0]
+    messages: list[str] = []
+    report = runner(results, made, messages=messages).run(other)
+    assert len(messages) == 1 and "starts anew" in messages[0] and "training." in messages[0]
     assert report["training"]["resumed"] is False and report["settings"]["training"]["lr"] == 0.5
 
 
@@ -179,12 +176,12 @@ def test_a_model_that_was_not_measured_is_not_trained_again(made, results, monke
     with monkeypatch.context() as patch:
         patch.setattr(module, "rank_test", _stopped)
         with pytest.raises(Stopped):
-            workshop(results, made).run(cell)
+            runner(results, made).run(cell)
     monkeypatch.setattr(module, "fit", _stopped)
-    assert workshop(results, made).run(cell)["metrics"]["mrr"] > 0
+    assert runner(results, made).run(cell)["metrics"]["mrr"] > 0
     (other,) = small_cells("link-prediction", VN, changes=("model.dim=4",))
     with pytest.raises(Stopped):
-        workshop(results, made).run(other)
+        runner(results, made).run(other)
 
 
 def _stopped(*arguments, **options):
@@ -194,40 +191,41 @@ def _stopped(*arguments, **options):
 def test_a_cell_that_another_process_works_on_is_left_alone(made, results):
     (cell,) = small_cells("link-prediction", VN)
     with claimed(results / ".work" / cell.name / "training"):
-        assert workshop(results, made).standing(cell).state == "busy"
-    assert workshop(results, made).standing(cell).state == "open"
+        assert runner(results, made).status(cell).state == "busy"
+    assert runner(results, made).status(cell).state == "open"
 
 
 def test_the_same_cell_of_another_table_is_taken_over(made, results, monkeypatch):
     (cell,) = small_cells("link-prediction", VN)
-    shop = workshop(results, made)
-    first = shop.run(cell)
+    runs = runner(results, made)
+    first = runs.run(cell)
     (twin,) = small_cells("ablation", "vn-full")
     (other,) = small_cells("ablation", "vn-hard")
     monkeypatch.setattr(module, "fit", _stopped)
-    report = shop.run(twin)
+    report = runs.run(twin)
     assert report["same_as"] == cell.name and report["metrics"] == first["metrics"]
-    assert (report["what"], report["label"], report["variant"]) == ("ablation", "vn-full", "full")
-    assert shop.standing(twin).state == "done"
+    assert (report["table"], report["label"]) == ("ablation", "vn-full")
+    assert runs.status(twin).state == "done"
     with pytest.raises(Stopped):
-        shop.run(other)
+        runs.run(other)
 
 
 def test_classification_goes_by_probabilities_and_says_how_far_probabilities_can_be_believed(made, results):
     (cell,) = small_cells("classification", "wn11-subject-1000-vn-inductive")
-    report = workshop(results, made).run(cell)
+    report = runner(results, made).run(cell)
     assert report["task"] == "triple-classification" and report["filter"] is None
     assert 0 <= report["metrics"]["accuracy"] <= 1 and "accuracy" in report["intervals"]
     assert report["made_up_negatives"] == [] and report["queries"] == 8
-    assert report["breakdowns"][0]["by"] == "relation" and report["thresholds"] == "probabilities"
-    assert report["calibration"]["triples"]["answers"] == 8
-    assert report["training"]["thresholds"]["made_up"] is False
+    assert report["thresholds"] == "probabilities" and set(report["calibration"]["triples"]) == {
+        "ece_before",
+        "ece_after",
+    }
 
 
 def test_the_default_model_is_measured_in_parts(made, results):
     (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0")
-    report = workshop(results, made).run(cell)
-    assert report["model"] == "default" and report["preset"] == "default"
+    report = runner(results, made).run(cell)
+    assert report["model"] == report["settings"]["preset"] == "default"
     assert [figures["filter"] for figures in report["network"]] == ["known", "full"]
     assert [figures["filter"] for figures in report["rules"]] == ["known", "full"]
 
@@ -235,9 +233,9 @@ def test_the_default_model_is_measured_in_parts(made, results):
 def test_without_the_original_graph_there_is_one_filter(made, tmp_path, results):
     shutil.copytree(made / "fb15k-subject-10", tmp_path / "data" / "fb15k-subject-10")
     (cell,) = small_cells("link-prediction", "subject-10-rules-inductive")
-    report = workshop(results, tmp_path / "data").run(cell)
-    assert report["also"] is None and report["ceiling"] is None
-    both = workshop(tmp_path / "more", made).run(cell)
+    report = runner(results, tmp_path / "data").run(cell)
+    assert "also" not in report and report["ceiling"] is None
+    both = runner(tmp_path / "more", made).run(cell)
     assert both["metrics"] == report["metrics"] and both["also"]["filter"] == "full"
 
 
@@ -245,17 +243,16 @@ def test_rules_alone_rank_as_the_ranker_does(made, results):
     (cell,) = small_cells("link-prediction", "fb15k-subject-10-rules-inductive")
     dataset = load_dataset(made / "fb15k-subject-10")
     rules = mine_rules(dataset.observed, MiningPlan(min_head_coverage=0.0, min_confidence=0.01)).rules
-    expected = evaluate(dataset, RuleRanker.build(rules, dataset.own_facts, dataset.observed))
+    expected = evaluate(dataset, RuleScorer(RuleRanker.of(rules), Overlay.of_dataset(dataset)))
     report = rules_report(cell, dataset, None, 1)
     assert report["rule_count"] == len(rules) > 0
     assert report["metrics"]["mrr"] == pytest.approx(expected.metrics()["mrr"])
-    assert {name: report[name] for name in CORE if name not in ("filter", "candidates", "metrics")} == {
-        name: value for name, value in core_of(cell).items() if name not in ("filter", "candidates", "metrics")
-    }
+    known, unknown = core_of(cell), ("filter", "candidates", "metrics")
+    assert all(report[name] == value for name, value in known.items() if name not in unknown)
     (refreshed,) = small_cells("link-prediction", "fb15k-subject-10-rules-refreshed", protocol="refreshed")
     # The newcomers' facts are mined too: no rule has fewer facts behind it, and some have more.
     assert rules_report(refreshed, dataset, None, 1)["rule_count"] >= report["rule_count"]
-    assert workshop(results, made).run(cell)["settings"]["mining"]["kinds"] == ["one", "two", "both"]
+    assert runner(results, made).run(cell)["settings"]["mining"]["kinds"] == ["one", "two", "both"]
 
 
 def test_statistics_count_rows_and_neighbours(made):
@@ -299,13 +296,27 @@ def test_sources_without_a_root_look_where_names_are_looked_for(made, monkeypatc
     assert "yago37: is not there" in text
 
 
-def test_files_that_are_no_results_are_said(results):
+def test_files_that_are_no_results_are_refused(results):
     results.mkdir()
-    path = results / "ablation-x.json"
+    path = results / "ablation.json"
     path.write_text("{")
-    assert "is no result of a cell" in str(complaint(read_result, path))
-    path.write_text(json.dumps({"cell": "ablation-y"}))
-    assert "of this name" in str(complaint(list, read_results(results)))
+    assert "is no file of results" in str(complaint(read_results, results))
+    path.write_text(json.dumps([{"table": "decoders", "cell": "decoders-y"}]))
+    assert "of this name" in str(complaint(read_results, results))
+
+
+def test_results_of_a_table_share_a_file_with_a_row_a_cell(results):
+    first, second = ({"table": "ablation", "cell": f"ablation-{name}", "seed": 0} for name in "ab")
+    for one in (second, first, {**second, "seed": 1}, {"table": "decoders", "cell": "decoders-c"}):
+        write_result(one, results)
+    assert sorted(path.name for path in results.iterdir()) == ["ablation.json", "decoders.json"]
+    assert len((results / "ablation.json").read_text().splitlines()) == 4
+    assert read_results(results)[:2] == [first, {**second, "seed": 1}]
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert "choose another --results" in str(complaint(write_result, {"table": "ablation"}, tmp_path / "file" / "in"))
 
 
 def test_the_commit_is_that_of_the_program(monkeypatch, tmp_path):
@@ -319,7 +330,7 @@ def test_the_commit_is_that_of_the_program(monkeypatch, tmp_path):
 
 
 def test_seeds_differ(made, results):
-    first, second = (workshop(results, made).run(cell) for cell in small_cells("ablation", "vn-structure", seeds=2))
+    first, second = (runner(results, made).run(cell) for cell in small_cells("ablation", "vn-structure", seeds=2))
     assert (first["seed"], second["seed"]) == (0, 1)
     assert not np.isclose(
         first["training"]["validation"]["model"]["mrr"], second["training"]["validation"]["model"]["mrr"]

@@ -8,9 +8,9 @@ from conftest import complaint
 from newcomer.config import PROTOCOLS
 from newcomer.data.catalogue import entry, names
 from newcomer.errors import OptionError
-from newcomer.evaluation.report import TASKS
+from newcomer.evaluation.measure import TASKS
+from newcomer.reproduction.page import published
 from newcomer.reproduction.plans import PLANS, Cell, cells_of, chosen_cells, load_plan, read_toml
-from newcomer.reproduction.results import published
 from newcomer.reproduction.tables import METRIC_NAMES
 
 MODELS = {"vn", "mean", "lstm", "lan", "rules", "default"}
@@ -42,7 +42,7 @@ def test_a_plan_holds_together(what):
     assert plan.task in (*TASKS, "statistics") and set(plan.metrics) <= set(METRIC_NAMES)
     assert plan.layout in ("metrics", "datasets") and plan.title and plan.about.strip()
     assert {cell.model for cell in found} <= MODELS and {cell.protocol for cell in found} <= set(PROTOCOLS)
-    assert set(plan.datasets) <= {*names(), *read_toml("datasets.toml")}
+    assert {name for run in plan.runs for name in run.datasets} <= {*names(), *read_toml("datasets.toml")}
     for cell in found:
         assert (cell.config is None) != (cell.mining is None)
         assert cell.config is None or (cell.config.protocol, cell.config.seed) == (cell.protocol, cell.seed)
@@ -98,7 +98,7 @@ def test_seeds_are_of_trained_models():
         "rules": 1,
         "rules-all": 1,
         **dict.fromkeys(trained, 2),
-        "default-processor": 2,
+        "default-cpu": 2,
         "default": 4,
     }  # under two protocols
     assert {cell.seed for cell in cells("statistics", seeds=3)} == {0}

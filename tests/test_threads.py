@@ -9,8 +9,9 @@ import torch
 from conftest import make_dataset
 from newcomer.config import load_preset, with_overrides
 from newcomer.graph import InductiveDataset
-from newcomer.models.embedding.scorer import ModelScorer
+from newcomer.models.engine import InferenceEngine, SnapshotScorer
 from newcomer.models.threads import one_thread
+from newcomer.models.trained import StoredNewcomers
 from newcomer.training.pipeline import Fitted, fit
 
 SMALL = (
@@ -36,10 +37,9 @@ def town(entities: int = 4_000, facts: int = 6_000, newcomers: int = 40) -> Indu
 
 
 def scores_of(fitted: Fitted) -> np.ndarray:
-    dataset, model = fitted.dataset, fitted.config.model
-    options = model.labels, model.soft_label_c
-    scorer = ModelScorer(fitted.model, fitted.graph, fitted.labels, dataset, None, *options)
-    asked = dataset.newcomers.astype(np.int32)
+    dataset = fitted.dataset
+    engine = InferenceEngine(fitted.model, StoredNewcomers(dataset.auxiliary.triples))
+    scorer, asked = SnapshotScorer(engine, engine.initial), dataset.newcomers.astype(np.int32)
     return scorer.scores(asked, np.repeat([0, 1, 2, 3, 4, 5], [1, 5, 6, 7, 9, 12]).astype(np.int32))  # few of each
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import complaint
-from newcomer.evaluation.calibration import Answers, Calibration, Overheard, fit_curve
+from newcomer.evaluation.calibration import AnswerRecorder, Answers, Calibration, fit_curve
 from newcomer.evaluation.ranking import evaluate
 from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, calibration_of, thresholds_in
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
@@ -45,7 +45,7 @@ def exam() -> HoldOut:
 def test_the_curve_is_that_of_the_best_answers_with_all_that_the_data_set_states_as_right():
     asked = exam()
     dataset, scorer = asked.dataset, Scores(asked.dataset)
-    heard = Overheard(scorer, dataset, dataset.known(), shares=False)
+    heard = AnswerRecorder(scorer, dataset, dataset.known(), shares=False)
     evaluate(dataset, heard, queries=asked.queries)
     answers = heard.answers()
     # What the exam lost, facts between two of those held out, is still right.

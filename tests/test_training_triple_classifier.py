@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from conftest import complaint, make_dataset
-from newcomer.evaluation import report as evaluation
+from newcomer.evaluation import measure
 from newcomer.evaluation.alignment import scorer_for
 from newcomer.evaluation.classification import labelled, roc_auc
-from newcomer.evaluation.report import Case, classify_test, judge_test
+from newcomer.evaluation.measure import Evaluation, classify_test, classify_with_probabilities
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, concatenate
 from newcomer.models.bundle import read_bundle, write_bundle
 from newcomer.models.pair_features import Numbers, Surroundings
@@ -153,13 +153,13 @@ def test_verdicts_are_those_of_evaluation(tmp_path: Path):
     dataset, model = fitted()
     write_bundle(tmp_path / "m", model.bundle(dataset))
     bundle = read_bundle(tmp_path / "m")
-    judged = judge_test(Case(bundle, dataset, torch.device("cpu")))
+    judged = classify_with_probabilities(Evaluation(bundle, dataset, torch.device("cpu")))
     predictor = Predictor(bundle)
     names, relations = dataset.entities, dataset.relations
     asked = [(names[h], relations[r], names[t]) for h, r, t in judged.result.triples.rows.tolist()]
     verdicts = predictor.classify(asked)
     np.testing.assert_allclose([one.score for one in verdicts], judged.result.scores, atol=1e-5)
-    assert [one.is_true for one in verdicts] == judged.result.said.tolist()
+    assert [one.is_true for one in verdicts] == judged.result.predicted.tolist()
     np.testing.assert_allclose([one.probability for one in verdicts], judged.probabilities, atol=1e-5)
     assert all(one.calibrated for one in verdicts) and predictor.classify([]) == []
     assert verdicts[0] == predictor.classify(asked[:1])[0]
@@ -194,7 +194,7 @@ def test_thresholds_of_newcomers_are_used_for_them(tmp_path: Path):
     dataset, model = fitted()
     write_bundle(tmp_path / "m", model.bundle(dataset))
     bundle = read_bundle(tmp_path / "m")
-    result = classify_test(Case(bundle, dataset, torch.device("cpu")))
+    result = classify_test(Evaluation(bundle, dataset, torch.device("cpu")))
     assert result.thresholds.overall == model.metrics["thresholds"]["overall"]
     assert len(parts()["test"]) * 2 == len(result.triples)
 
@@ -206,10 +206,10 @@ def test_a_networks_verdicts_go_by_its_probabilities(tmp_path: Path, changes):
     write_bundle(tmp_path / "m", model.bundle(dataset))
     bundle = read_bundle(tmp_path / "m")
     assert model.triple_classifier is None and bundle.thresholds is None and not model.metrics["thresholds"]["made_up"]
-    case = Case(bundle, dataset, torch.device("cpu"))
-    judged = judge_test(case)
+    case = Evaluation(bundle, dataset, torch.device("cpu"))
+    judged = classify_with_probabilities(case)
     assert case.thresholds_from == "probabilities" and judged.probabilities is not None
-    assert judged.result.said.tolist() == [probability >= 0.5 for probability in judged.probabilities]
+    assert judged.result.predicted.tolist() == [probability >= 0.5 for probability in judged.probabilities]
     assert judged.result.interval.low <= judged.result.metrics()["accuracy"] <= judged.result.interval.high
     assert classify_test(case).metrics() == judged.result.metrics()
     asked = [
@@ -218,7 +218,7 @@ def test_a_networks_verdicts_go_by_its_probabilities(tmp_path: Path, changes):
     ]
     verdicts = Predictor(bundle).classify(asked)
     np.testing.assert_allclose([one.probability for one in verdicts], judged.probabilities, atol=1e-5)
-    assert [one.is_true for one in verdicts] == judged.result.said.tolist()
+    assert [one.is_true for one in verdicts] == judged.result.predicted.tolist()
     # The scores' own thresholds can still be asked for.
     by_scores = classify_test(replace(case, thresholds="newcomers"))
     assert by_scores.thresholds.overall == model.metrics["thresholds"]["overall"]
@@ -228,13 +228,13 @@ def test_a_networks_verdicts_go_by_its_probabilities(tmp_path: Path, changes):
 def test_nothing_along_a_relation_that_the_model_lacks_is_true():
     result = SimpleNamespace(triples=SimpleNamespace(relations=np.array([4, 7, 4])))
     scorer = SimpleNamespace(world=SimpleNamespace(knows=lambda relations: relations == 4))
-    assert evaluation._with_unknown(result, scorer, np.array([0.2, 0.9])).tolist() == [0.2, 0.0, 0.9]
+    assert measure._of_all(result, scorer, np.array([0.2, 0.9])).tolist() == [0.2, 0.0, 0.9]
 
 
 def test_probabilities_that_nobody_calibrated_say_what_to_do(tmp_path: Path):
     dataset = with_labels(world())
     write_bundle(tmp_path / "m", fit(dataset, settings("training.validation_rate=0"), device="cpu").bundle(dataset))
-    case = Case(read_bundle(tmp_path / "m"), dataset, torch.device("cpu"), thresholds="probabilities")
+    case = Evaluation(read_bundle(tmp_path / "m"), dataset, torch.device("cpu"), thresholds="probabilities")
     assert "pass --thresholds valid, or train it again" in str(complaint(classify_test, case))
 
 

@@ -153,7 +153,9 @@ def test_a_seen_entity_learns_nothing_from_an_arrival():
     before, rules = geography([("Atlantis", "speaks", "Portuguese")])
     after, _ = geography([("Atlantis", "speaks", "Portuguese"), ("Atlantis", "borders", "Spain")])
     spain = np.array([before.entities.id("Spain")])
-    answers = [as_set(virtual_neighbors(rules, Overlay.of_dataset(d), spain, NeighborLimits())) for d in (before, after)]
+    answers = [
+        as_set(virtual_neighbors(rules, Overlay.of_dataset(d), spain, NeighborLimits())) for d in (before, after)
+    ]
     assert answers[0] == answers[1]
 
 

@@ -202,7 +202,7 @@ def loaded(run: Path) -> Iterator["Predictor"]:
     A question is little work: more threads would mostly wait for each other, and for seconds where others want the
     cores. Nor do answers then depend on the machine.
     """
-    from newcomer.evaluation.report import limited_threads
+    from newcomer.evaluation.measure import limited_threads
     from newcomer.predictor import load
 
     with limited_threads(1):

@@ -29,8 +29,10 @@ from newcomer.cli.rules import SeedOption, ThreadsOption, progress
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
+    from newcomer.evaluation.comparison import ComparedModel
+    from newcomer.evaluation.measure import Evaluation
     from newcomer.evaluation.ranking import RankingProtocol
-    from newcomer.evaluation.report import Case, Entrant, Report
+    from newcomer.evaluation.report import Report
     from newcomer.models.bundle import Bundle
 
 
@@ -55,7 +57,8 @@ def compare(
 ) -> None:
     """Measure models of the same data on the same questions, and say how sure their differences are."""
     from newcomer.errors import OptionError
-    from newcomer.evaluation.report import RANKING, metric_task
+    from newcomer.evaluation.comparison import metric_task
+    from newcomer.evaluation.measure import RANKING
 
     if len(runs) < 2:
         raise OptionError(f"only {runs[0]} is named, and a comparison needs two models; name another one")
@@ -91,9 +94,10 @@ def check_one_data_set(runs: Sequence[Path], bundles: "Sequence[Bundle]") -> Non
 
 
 def _rivals_by_rank(
-    cases: "Sequence[Case]", protocol: "RankingProtocol", asking: Asking, metric: str
-) -> "list[Entrant]":
-    from newcomer.evaluation.report import compare_rankings, headline, rank_test
+    cases: "Sequence[Evaluation]", protocol: "RankingProtocol", asking: Asking, metric: str
+) -> "list[ComparedModel]":
+    from newcomer.evaluation.comparison import compare_rankings
+    from newcomer.evaluation.measure import headline, rank_test
 
     full, results = asking.graph(cases[0].dataset), []
     for place, case in enumerate(cases):
@@ -102,8 +106,9 @@ def _rivals_by_rank(
     return compare_rankings(results, metric, cases[0].seed)
 
 
-def _rivals_by_label(cases: "Sequence[Case]") -> "list[Entrant]":
-    from newcomer.evaluation.report import classify_test, compare_classifications
+def _rivals_by_label(cases: "Sequence[Evaluation]") -> "list[ComparedModel]":
+    from newcomer.evaluation.comparison import compare_classifications
+    from newcomer.evaluation.measure import classify_test
 
     with working("classifying"):
         return compare_classifications([classify_test(case) for case in cases], cases[0].seed)
@@ -111,12 +116,12 @@ def _rivals_by_label(cases: "Sequence[Case]") -> "list[Entrant]":
 
 def _comparison(
     runs: Sequence[Path],
-    cases: "Sequence[Case]",
-    entrants: "Sequence[Entrant]",
+    cases: "Sequence[Evaluation]",
+    entrants: "Sequence[ComparedModel]",
     metric: str,
     protocol: "RankingProtocol | None",
 ) -> "Report":
-    from newcomer.evaluation.report import metric_task
+    from newcomer.evaluation.comparison import metric_task
 
     return {
         "task": metric_task(metric),
@@ -129,7 +134,7 @@ def _comparison(
     }
 
 
-def _entrant(run: Path, case: "Case", entrant: "Entrant") -> "Report":
+def _entrant(run: Path, case: "Evaluation", entrant: "ComparedModel") -> "Report":
     from newcomer.evaluation.report import json_ready, model_name
 
     config = case.bundle.config

@@ -14,8 +14,9 @@ from newcomer.cli.rules import SeedOption, ThreadsOption, at_least, progress
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.data.cut import FactsCut
+    from newcomer.evaluation.measure import Evaluation
     from newcomer.evaluation.ranking import RankingProtocol
-    from newcomer.evaluation.report import Case, Report
+    from newcomer.evaluation.report import Report
     from newcomer.graph import Graph, InductiveDataset
     from newcomer.models.bundle import Bundle
 
@@ -147,12 +148,8 @@ def evaluate(
 ) -> None:
     """Measure a trained model on the test part of its data set."""
     from newcomer.errors import OptionError
-    from newcomer.evaluation.report import (
-        CLASSIFICATION,
-        default_task,
-        result_path,
-        write_report,
-    )
+    from newcomer.evaluation.measure import CLASSIFICATION, default_task
+    from newcomer.evaluation.report import result_path, write_report
 
     started = time.monotonic()
     groups = check_names(task, by, thresholds)
@@ -183,7 +180,8 @@ def evaluate(
 def check_names(task: str | None, by: Sequence[str] | None, thresholds: str | None = None) -> list[str]:
     """Refuse names that do not exist; gives the breakdowns, each once."""
     from newcomer.errors import unknown_name
-    from newcomer.evaluation.report import BREAKDOWN_NAMES, TASKS, THRESHOLDS
+    from newcomer.evaluation.breakdown import BREAKDOWNS
+    from newcomer.evaluation.measure import TASKS, THRESHOLDS
 
     if thresholds is not None and thresholds not in THRESHOLDS:
         raise unknown_name("kind of thresholds", thresholds, THRESHOLDS)
@@ -191,8 +189,8 @@ def check_names(task: str | None, by: Sequence[str] | None, thresholds: str | No
     if task is not None and task not in TASKS:
         raise unknown_name("task", task, TASKS)
     for name in by or ():
-        if name not in BREAKDOWN_NAMES:
-            raise unknown_name("breakdown", name, BREAKDOWN_NAMES)
+        if name not in BREAKDOWNS:
+            raise unknown_name("breakdown", name, BREAKDOWNS)
     return list(dict.fromkeys(by or ()))
 
 
@@ -246,7 +244,7 @@ def data_of(
     """The data set that is named, or the one trained on; unless any will do, it must be that one."""
     from newcomer.data import locate
     from newcomer.errors import DatasetError, OptionError, shown
-    from newcomer.evaluation.report import check_same_data
+    from newcomer.evaluation.measure import check_same_data
 
     name = bundle.manifest.dataset_name
     if data is None:
@@ -298,18 +296,19 @@ def case_of(
     seed: int,
     cut: "FactsCut | None" = None,
     thresholds: str | None = None,
-) -> "Case":
+) -> "Evaluation":
     """What is measured, with the device by name."""
-    from newcomer.evaluation.report import Case
+    from newcomer.evaluation.measure import Evaluation
     from newcomer.models.device import choose_device
 
-    return Case(bundle, dataset, choose_device(device), threads, seed, cut, thresholds)
+    return Evaluation(bundle, dataset, choose_device(device), threads, seed, cut, thresholds)
 
 
 def _ranking(
-    case: "Case", protocol: "RankingProtocol", asking: Asking, groups: Sequence[str], started: float
+    case: "Evaluation", protocol: "RankingProtocol", asking: Asking, groups: Sequence[str], started: float
 ) -> "Report":
-    from newcomer.evaluation.report import headline, rank_test, ranking_report, write_ranks
+    from newcomer.evaluation.measure import headline, rank_test
+    from newcomer.evaluation.report import ranking_report, write_ranks
 
     full = asking.graph(case.dataset)
     with progress("ranking") as advance:
@@ -324,17 +323,18 @@ def _ranking(
         if ranked.rules:
             drawn["rules alone"] = headline(ranked.rules[0])
         title = f"{case.dataset.name}{cut_words(report['known_facts'])}: {protocol}"
-        plot_ranking(drawn, case.told, title, asking.plot)
+        plot_ranking(drawn, case.visible, title, asking.plot)
         plot_reliability(report["calibration"], title, asking.plot)
     return report
 
 
-def _classification(case: "Case", plot: Path | None, groups: Sequence[str], started: float) -> "Report":
-    from newcomer.evaluation.report import classification_report, judge_test
+def _classification(case: "Evaluation", plot: Path | None, groups: Sequence[str], started: float) -> "Report":
+    from newcomer.evaluation.measure import classify_with_probabilities
+    from newcomer.evaluation.report import classification_report
 
     with working("classifying"):
-        judged = judge_test(case)
-    report = classification_report(case, judged.result, groups, time.monotonic() - started, judged)
+        classified = classify_with_probabilities(case)
+    report = classification_report(case, classified, groups, time.monotonic() - started)
     if plot is not None:
         from newcomer.evaluation.plots import plot_reliability
 

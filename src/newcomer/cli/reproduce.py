@@ -11,7 +11,7 @@ from newcomer.cli.evaluate import DeviceOption, figure
 from newcomer.cli.rules import ThreadsOption, at_least
 
 if TYPE_CHECKING:
-    from newcomer.reproduction.cells import Workshop
+    from newcomer.reproduction.cells import CellRunner
     from newcomer.reproduction.plans import Cell
     from newcomer.reproduction.stored import Result
 
@@ -86,7 +86,7 @@ def _page_of(results: Path) -> Path:
 def _write_page(results: Path, page: Path) -> None:
     from newcomer.errors import InputError
     from newcomer.files import looking_at
-    from newcomer.reproduction.results import write_page
+    from newcomer.reproduction.page import write_page
 
     with looking_at(results):
         if not results.is_dir():
@@ -96,26 +96,26 @@ def _write_page(results: Path, page: Path) -> None:
     typer.echo(f"the page of results is {page}")
 
 
-def _workshop(results: Path, data_root: Path | None, device: str, threads: int | None) -> "Workshop":
+def _workshop(results: Path, data_root: Path | None, device: str, threads: int | None) -> "CellRunner":
     from newcomer.errors import DatasetError
     from newcomer.models.device import choose_device
-    from newcomer.reproduction.cells import Workshop
+    from newcomer.reproduction.cells import CellRunner
     from newcomer.reproduction.sources import Sources
 
     choose_device(device)
     if data_root is not None and not data_root.is_dir():
         raise DatasetError(f"{data_root}: is not a folder; name the one that holds fb15k-subject-10 and the others")
-    return Workshop(results, Sources(data_root), device, threads, say=_say)
+    return CellRunner(results, Sources(data_root), device, threads, notify=_say)
 
 
 def _say(sentence: str) -> None:
     typer.echo(f"  {sentence}", err=True)
 
 
-def _print_cells(workshop: "Workshop", cells: "Sequence[Cell]") -> None:
+def _print_cells(workshop: "CellRunner", cells: "Sequence[Cell]") -> None:
     rows = []
     for cell in cells:
-        standing = workshop.standing(cell)
+        standing = workshop.status(cell)
         rows.append((cell.name, standing.state, standing.why))
     console().print(table(f"{len(cells)} cells", ("cell", "state", "why"), rows))
     counts = ", ".join(
@@ -124,7 +124,7 @@ def _print_cells(workshop: "Workshop", cells: "Sequence[Cell]") -> None:
     typer.echo(counts)
 
 
-def _run_all(workshop: "Workshop", cells: "Sequence[Cell]") -> tuple[dict[str, str], dict[str, str]]:
+def _run_all(workshop: "CellRunner", cells: "Sequence[Cell]") -> tuple[dict[str, str], dict[str, str]]:
     """Run what is not done; gives what could not be run and what went wrong, by name, with the reason."""
     from newcomer.cli.train import watching
     from newcomer.errors import NewcomerError
@@ -134,7 +134,7 @@ def _run_all(workshop: "Workshop", cells: "Sequence[Cell]") -> tuple[dict[str, s
     failed: dict[str, str] = {}
     for number, cell in enumerate(cells, 1):
         start = f"{number}/{len(cells)} {cell.name}"
-        standing = workshop.standing(cell)
+        standing = workshop.status(cell)
         if standing.state == DONE:
             typer.echo(f"{start}: done already")
             continue

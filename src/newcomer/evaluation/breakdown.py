@@ -4,13 +4,13 @@ A query loses ``1 - 1 / rank`` of what a perfect ranking has; a group's ``lost``
 that the groups of one breakdown add up to 1. Only groups that occur are listed.
 
     relation             by name, both directions together; those that lose most come first
-    relation_class       1-1, 1-n, n-1, n-n as seen from the query's entity: the second place is n where an entity has
+    class                1-1, 1-n, n-1, n-n as seen from the query's entity: the second place is n where an entity has
                          1.5 or more answers on average in the observed graph, the first where an answer has 1.5 or
                          more such entities (so one relation is 1-n in one direction and n-1 in the other); "unseen"
                          where the observed graph has no fact of the relation
-    known_facts          how many facts the entity has of its own: observed ones if it is seen, else auxiliary ones
-    relation_frequency   how many facts the observed graph has of the relation
-    linked               whether a known fact, observed or auxiliary, ties entity and answer, whatever its relation
+    facts                how many facts the entity has of its own: observed ones if it is seen, else auxiliary ones
+    frequency            how many facts the observed graph has of the relation
+    linked               whether a known fact, observed or auxiliary, joins entity and answer, whatever its relation
                          and direction
     evidence             the last two in one: the relation was never observed; else the pair is linked, or is not
 """
@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, shown
-from newcomer.evaluation.metrics import Counts, Values, expected_summary, summary
-from newcomer.evaluation.ranking import Queries, RankingResult, candidates_left
-from newcomer.graph import Graph, Ids, InductiveDataset, Mask
+from newcomer.evaluation.metrics import Counts
+from newcomer.evaluation.ranking import Queries, RankingResult
+from newcomer.graph import Ids, InductiveDataset, Mask
 
 MANY = 1.5
 FACTS = {"0": 0, "1": 1, "2-5": 5, "6-20": 20, "21-100": 100}
@@ -37,77 +37,49 @@ Codes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Queries of one kind: how many, what share of all, their metrics, and their share of all that is lost.
-
-    ``ceiling`` is what a perfect scorer can expect of these queries under the known filter, where it was asked for.
-    """
+    """Queries of one kind: how many, what share of all, their metrics, and their share of all that is lost."""
 
     name: str
     queries: int
     share: float
     metrics: Mapping[str, float]
     lost: float
-    ceiling: Mapping[str, float] | None = None
 
 
-def breakdown(result: RankingResult, dataset: InductiveDataset, full: Graph | None = None) -> dict[str, list[Group]]:
-    """Every breakdown of a result by its name, see the module.
-
-    With ``full``, a graph of all true triples with the data set's ids, groups of a result under the known filter also
-    get their ceiling (see `newcomer.evaluation.ranking.ceiling`).
-    """
+def breakdown(
+    result: RankingResult, dataset: InductiveDataset, by: Iterable[str] | None = None
+) -> dict[str, list[Group]]:
+    """Breakdowns of a result by their names (all, unless ``by`` names some), see the module."""
     if result.entities != dataset.entities or result.relations != dataset.relations:
         raise OptionError(
             f"the result has other ids than data set {shown(dataset.name)}; pass the one it was ranked on"
         )
-    loss = _Loss.of(result, dataset, full)
-    found = {name: loss.groups(*divide(result.queries, dataset)) for name, divide in BREAKDOWNS.items()}
-    found["relation"].sort(key=lambda group: (-group.lost, group.name))
+    names = BREAKDOWNS if by is None else by
+    found = {name: _groups(result, *BREAKDOWNS[name](result.queries, dataset)) for name in names}
+    if "relation" in found:
+        found["relation"].sort(key=lambda group: (-group.lost, group.name))
+    return found
+
+
+def _groups(result: RankingResult, codes: Codes, names: Sequence[str]) -> list[Group]:
+    """The groups that occur, in the order of their codes."""
+    lost, found = 1.0 - 1.0 / result.ranks, []
+    total = float(lost.sum())
+    for code in np.unique(codes).tolist():
+        mask = codes == code
+        count, share = int(mask.sum()), float(lost[mask].sum()) / total if total else 0.0
+        found.append(Group(names[code], count, count / len(mask), result.take(mask).metrics(), share))
     return found
 
 
 def to_rows(groups: Mapping[str, Iterable[Group]]) -> list[dict[str, Any]]:
     """A flat row a group, as JSON can hold it: figures that are no number are null."""
-    return [_row(name, group) for name, members in groups.items() for group in members]
-
-
-def _row(name: str, group: Group) -> dict[str, Any]:
-    row = {"by": name, "group": group.name, "queries": group.queries, "share": group.share, "lost": group.lost}
-    row |= {metric: _number(value) for metric, value in group.metrics.items()}
-    if group.ceiling is not None:
-        row |= {f"ceiling_{metric}": _number(value) for metric, value in group.ceiling.items()}
-    return row
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else value
-
-
-@dataclass(frozen=True, eq=False)
-class _Loss:
-    """A result, what each of its queries lost, and what its filter leaves to a perfect scorer."""
-
-    result: RankingResult
-    lost: Values
-    left: tuple[Counts, Counts] | None
-
-    @classmethod
-    def of(cls, result: RankingResult, dataset: InductiveDataset, full: Graph | None) -> "_Loss":
-        left = None
-        if full is not None and result.protocol.filter == "known":
-            left = candidates_left(dataset, full, queries=result.queries)
-        return cls(result, 1.0 - 1.0 / result.ranks, left)
-
-    def groups(self, codes: Codes, names: Sequence[str]) -> list[Group]:
-        """The groups that occur, in the order of their codes."""
-        return [self._group(names[code], codes == code) for code in np.unique(codes).tolist()]
-
-    def _group(self, name: str, mask: Mask) -> Group:
-        count, total = int(mask.sum()), float(self.lost.sum())
-        lost = float(self.lost[mask].sum()) / total if total else 0.0
-        metrics = summary(self.result.ranks[mask], self.result.candidates[mask])
-        ceiling = None if self.left is None else expected_summary(self.left[0][mask], self.left[1][mask])
-        return Group(name, count, count / len(mask), metrics, lost, ceiling)
+    return [
+        {"by": name, "group": group.name, "queries": group.queries, "share": group.share, "lost": group.lost}
+        | {metric: None if np.isnan(value) else value for metric, value in group.metrics.items()}
+        for name, members in groups.items()
+        for group in members
+    ]
 
 
 def _by_relation(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
@@ -128,7 +100,7 @@ def _by_relation_class(queries: Queries, dataset: InductiveDataset) -> tuple[Cod
 
 
 def _average_above(relations: Ids, ends: Ids, counts: Ids) -> Mask:
-    """Per relation, whether those who stand at this end have `MANY` facts of it or more on average."""
+    """Per relation, whether the entities at this end have `MANY` facts of it or more on average."""
     size = int(ends.max(initial=0)) + 1
     distinct = np.bincount(np.unique(_pairs(relations, ends, size)) // size, minlength=len(counts))
     above: Mask = (counts >= MANY * distinct) & (distinct > 0)
@@ -143,7 +115,7 @@ def known_facts(dataset: InductiveDataset) -> Counts:
     """How many facts each entity has of its own."""
     own, size = dataset.own_facts, len(dataset.entities)
     owner = np.repeat(np.arange(size), np.diff(own.offsets))
-    # A fact that ties an entity to itself stands in its row in both directions, and is still one fact.
+    # A fact that joins an entity to itself stands in its row in both directions, and is still one fact.
     counted = (own.tails != owner) | (own.relations < len(dataset.relations))
     return np.bincount(owner[counted], minlength=size).astype(np.int64)
 
@@ -192,9 +164,9 @@ def _bucket(counts: npt.NDArray[np.integer], last: Mapping[str, int]) -> tuple[C
 
 BREAKDOWNS: dict[str, Callable[[Queries, InductiveDataset], tuple[Codes, Sequence[str]]]] = {
     "relation": _by_relation,
-    "relation_class": _by_relation_class,
-    "known_facts": _by_known_facts,
-    "relation_frequency": _by_relation_frequency,
+    "class": _by_relation_class,
+    "facts": _by_known_facts,
+    "frequency": _by_relation_frequency,
     "linked": _by_linked,
     "evidence": _by_evidence,
 }

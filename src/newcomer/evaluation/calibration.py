@@ -1,10 +1,10 @@
 """From scores to probabilities: of the answers that are given a probability of 0.8, about 80 % shall be right.
 
-What a score is worth is learned from questions whose answers are known. An answer's *evidence* is two numbers: the log
+Probabilities are learned from questions whose answers are known. An answer's *evidence* is two numbers: the log
 odds of its share in the softmax over the twenty best candidates that are not known already, and the logarithm of its
-rank. (A share among all candidates would depend on the many that nobody would name: what they add up to differs from
-one kind of newcomer to another, and says little about the best.) Both are weighed, the share's weight never below 0
-and the rank's never above, so that a higher score never has a lower probability. From there to probability leads
+rank. (A share among all candidates would depend on the many unlikely ones: their sum differs from one kind of newcomer
+to another, and tells little about the best.) Both are weighed, the share's weight never below 0 and the rank's never
+above, so that a higher score never has a lower probability. From there to probability leads
 
     a logistic curve (Platt, with his smoothed targets) where right or wrong answers are few, else
     an isotonic one: the best of all rising curves (pool adjacent violators), with one more right answer at its lower
@@ -18,7 +18,7 @@ probability, each counting by its answers.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,10 @@ from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, Offsets,
 from newcomer.models.scorer import Scorer
 
 CERTAIN = 1e-9  # what is left to others at least, where logarithms need something
-RIVALS = 20  # the best, whom an answer shares with
-LEARNED_FROM = 20  # answers a question: those that anyone is shown without asking for more
-ENOUGH = 100  # right answers, and wrong ones, for a curve of any shape
-FIRMNESS = (16.0, 2.0)  # of a relation's slope and shift: one over the variance of their prior
+SHARED_AMONG = 20  # best candidates, among which an answer has its share
+RECORDED = 20  # answers a question
+ENOUGH_FOR_KNOTS = 100  # right answers, and wrong ones, for a curve of any shape
+PRIOR_PRECISION = (16.0, 2.0)  # of a relation's slope and shift: one over the variance of their prior
 ROUNDS = 100  # of Newton's method, which needs about six
 BINS = 10
 SIDES = ("tail", "head")  # what a question asks for: along a relation, or along its inverse
@@ -55,18 +55,18 @@ def uncalibrated(scores: npt.NDArray[Any], places: npt.NDArray[np.integer], shar
 def evidence(scores: npt.NDArray[Any], left_out: Mask, places: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
     """(places, 2): log odds of the share, and logarithm of the rank, of candidates among those not left out.
 
-    Equals share the mean of their ranks. Whoever is not among the best is compared with all of these. The places must
-    be of candidates that are not left out.
+    Equals share the mean of their ranks. A candidate that is not among the best is compared with all of these. The
+    places must be of candidates that are not left out.
     """
-    if len(places) == 0:  # where everyone is left out, say
+    if len(places) == 0:  # where all are left out, say
         return np.empty((0, 2))
-    rivals = scores[~left_out]
+    candidates = scores[~left_out]
     chosen = scores[places].astype(np.float64)
-    first = np.sort(np.partition(rivals, max(len(rivals) - RIVALS, 0))[-RIVALS:]).astype(np.float64)
+    first = np.sort(np.partition(candidates, max(len(candidates) - SHARED_AMONG, 0))[-SHARED_AMONG:]).astype(np.float64)
     total = first[-1] + np.log(np.exp(first - first[-1]).sum())
     # Counted, not sorted: the places are few.
-    above = np.array([np.count_nonzero(rivals > score) for score in scores[places]])
-    equal = np.array([np.count_nonzero(rivals == score) for score in scores[places]])
+    above = np.array([np.count_nonzero(candidates > score) for score in scores[places]])
+    equal = np.array([np.count_nonzero(candidates == score) for score in scores[places]])
     ranks = above + (equal + 1) / 2
     share = np.minimum(chosen - total, -CERTAIN)  # its logarithm
     others = np.where(chosen >= first[0], -np.expm1(share), 1.0)
@@ -75,7 +75,7 @@ def evidence(scores: npt.NDArray[Any], left_out: Mask, places: npt.NDArray[np.in
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a scorer answers, a row an answer: those to one question together, best first."""
+    """Answers of a scorer, a row an answer: those to one question together, best first."""
 
     question: Offsets
     entity: Ids
@@ -93,25 +93,25 @@ class Answers:
         return Answers(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
 
-class Overheard:
-    """A scorer that passes on what another says, and takes down the best answers to each question once.
+class AnswerRecorder:
+    """A scorer that passes on another's scores, and records the best answers to each question once.
 
     Answers that are known already, from observed or auxiliary facts, are left out; right is what ``true`` holds.
     """
 
     def __init__(
-        self, inner: Scorer, dataset: InductiveDataset, true: Graph, shares: bool, top: int = LEARNED_FROM
+        self, inner: Scorer, dataset: InductiveDataset, true: Graph, shares: bool, top: int = RECORDED
     ) -> None:
         self.inner, self.shares, self.top = inner, shares, top
         self.known, self.true = dataset.known_facts(), true
-        self._heard: dict[tuple[int, int], tuple[npt.NDArray[np.float64], Probabilities, Mask]] = {}
+        self._recorded: dict[tuple[int, int], tuple[npt.NDArray[np.float64], Probabilities, Mask]] = {}
 
     def scores(self, entities: Ids, relations: Ids) -> npt.NDArray[Any]:
         """One row of scores a query."""
         rows = self.inner.scores(entities, relations)
         for entity, relation, row in zip(entities.tolist(), relations.tolist(), rows, strict=True):
-            if (relation, entity) not in self._heard:
-                self._heard[relation, entity] = self._best(entity, relation, row)
+            if (relation, entity) not in self._recorded:
+                self._recorded[relation, entity] = self._best(entity, relation, row)
         return rows
 
     def _best(
@@ -122,9 +122,9 @@ class Overheard:
         return evidence(row, left_out, places), uncalibrated(row, places, self.shares), right[places]
 
     def answers(self) -> Answers:
-        """All that was heard, by relation and entity."""
-        order = sorted(self._heard)
-        found = [self._heard[key] for key in order]
+        """All recorded answers, by relation and entity."""
+        order = sorted(self._recorded)
+        found = [self._recorded[key] for key in order]
         counts = np.array([len(right) for _, _, right in found], dtype=np.int64)
         starts = np.cumsum(counts) - counts
         keys = np.array(order, dtype=np.int32).reshape(-1, 2)
@@ -158,7 +158,7 @@ def best(scores: npt.NDArray[Any], left_out: Mask, k: int) -> npt.NDArray[np.int
 
 
 def ask(scorer: Scorer, entities: Ids, relations: Ids, num_entities: int) -> Iterable[tuple[Offsets, npt.NDArray[Any]]]:
-    """Rows of scores, relation by relation and as many at a time as memory bears: which questions, and their rows."""
+    """Rows of scores, relation by relation and as many at a time as memory allows: which questions, and their rows."""
     order = np.lexsort((entities, relations))
     step = max(1, MEMORY_LIMIT // (num_entities * SCORE_BYTES))
     for start in range(0, len(order), step):
@@ -166,8 +166,8 @@ def ask(scorer: Scorer, entities: Ids, relations: Ids, num_entities: int) -> Ite
         yield which, scorer.scores(entities[which], relations[which])
 
 
-def judged_evidence(odds: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """(triples, 2): the evidence of triples that were judged by themselves: log odds, and no rank."""
+def classifier_evidence(odds: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """(triples, 2): the evidence of triples with a triple classifier's log odds, and no rank."""
     return np.column_stack([odds, np.zeros(len(odds))]).astype(np.float64)
 
 
@@ -192,8 +192,8 @@ def triple_rows(
 
 
 @dataclass(frozen=True)
-class Own:
-    """How one oriented relation's log odds depart from the curve of all, and from how many questions that is known."""
+class RelationCurve:
+    """How one oriented relation's log odds depart from the curve of all, learned from so many questions."""
 
     slope: float
     shift: float
@@ -212,7 +212,7 @@ class Curve:
     rank: float
     shift: float
     knots: npt.NDArray[np.float64]  # (knots, 2)
-    relations: Mapping[int, Own] = field(default_factory=dict)
+    relations: Mapping[int, RelationCurve] = field(default_factory=dict)
 
     def odds(self, evidence: npt.NDArray[np.float64]) -> Values:
         """Log odds by the curve of all relations."""
@@ -232,10 +232,10 @@ class Curve:
 
 
 def fit_curve(evidence: npt.NDArray[np.float64], right: Mask, relations: Ids, questions: Offsets) -> Curve:
-    """The curve that these answers speak for; ``questions`` says which belong to the same one."""
+    """The curve fitted to these answers; ``questions`` are the question of each."""
     share, rank, shift = _logistic(evidence, right)
     knots = np.empty((0, 2))
-    if min(right.sum(), (~right).sum()) >= ENOUGH:
+    if min(right.sum(), (~right).sum()) >= ENOUGH_FOR_KNOTS:
         values, probabilities = isotonic(share * evidence[:, 0] - rank * evidence[:, 1], right)
         knots = np.column_stack([values, np.log(probabilities) - np.log1p(-probabilities)])
     curve = Curve(share, rank, shift, knots)
@@ -243,7 +243,7 @@ def fit_curve(evidence: npt.NDArray[np.float64], right: Mask, relations: Ids, qu
     own = {}
     for relation in np.unique(relations).tolist():
         mine = relations == relation
-        own[relation] = _own(odds[mine], right[mine], len(np.unique(questions[mine])))
+        own[relation] = _relation_curve(odds[mine], right[mine], len(np.unique(questions[mine])))
     return Curve(share, rank, shift, knots, own)
 
 
@@ -252,38 +252,38 @@ def _logistic(evidence: npt.NDArray[np.float64], right: Mask) -> tuple[float, fl
     good, bad = int(right.sum()), int((~right).sum())
     targets = np.where(right, (good + 1) / (good + 2), 1 / (bad + 2))
     columns = np.column_stack([evidence[:, 0], -evidence[:, 1], np.ones(len(right))])
-    loose, fixed = 1e-6, 1e12  # firmness: a weight that must not be negative is held at 0
+    loose, fixed = 1e-6, 1e12  # precision: a weight that must not be negative is held at 0
     weights = np.zeros(3)
     for held in ((), (1,), (0,), (0, 1)):
-        firmness = np.array([fixed if place in held else loose for place in range(3)])
-        weights = _most_likely(columns, targets, np.zeros(3), firmness)
+        precision = np.array([fixed if place in held else loose for place in range(3)])
+        weights = _regression(columns, targets, np.zeros(3), precision)
         if (weights[:2] >= -1e-9).all():
             break
     share, rank, shift = weights.tolist()
     return max(share, 0.0), max(rank, 0.0), shift
 
 
-def _own(odds: Values, right: Mask, questions: int) -> Own:
+def _relation_curve(odds: Values, right: Mask, questions: int) -> RelationCurve:
     columns = np.column_stack([odds, np.ones(len(odds))])
-    weights = _most_likely(columns, right.astype(np.float64), np.array([1.0, 0.0]), np.array(FIRMNESS))
+    weights = _regression(columns, right.astype(np.float64), np.array([1.0, 0.0]), np.array(PRIOR_PRECISION))
     slope, shift = weights.tolist()
-    return Own(max(slope, 0.0), shift, questions)
+    return RelationCurve(max(slope, 0.0), shift, questions)
 
 
-def _most_likely(columns: npt.NDArray[np.float64], targets: Values, guess: Values, firmness: Values) -> Values:
+def _regression(columns: npt.NDArray[np.float64], targets: Values, guess: Values, precision: Values) -> Values:
     """Logistic regression with a normal prior around ``guess``; Newton's steps, halved until they lead down."""
 
     def loss(weights: Values) -> float:
         odds = columns @ weights
         fit = (np.logaddexp(0.0, odds) - targets * odds).sum()
-        return float(fit + 0.5 * (firmness * (weights - guess) ** 2).sum())
+        return float(fit + 0.5 * (precision * (weights - guess) ** 2).sum())
 
     weights = guess.copy()
     for _ in range(ROUNDS):
         probabilities = _sigmoid(columns @ weights)
         # Plain sums: a library's matrix product may add in another order on another number of cores.
-        slope = (columns * (probabilities - targets)[:, None]).sum(axis=0) + firmness * (weights - guess)
-        bend = np.einsum("ni,n,nj->ij", columns, probabilities * (1 - probabilities), columns) + np.diag(firmness)
+        slope = (columns * (probabilities - targets)[:, None]).sum(axis=0) + precision * (weights - guess)
+        bend = np.einsum("ni,n,nj->ij", columns, probabilities * (1 - probabilities), columns) + np.diag(precision)
         step = np.linalg.solve(bend, slope)
         now = loss(weights)
         while loss(weights - step) > now and np.abs(step).max() > 1e-12:
@@ -299,32 +299,19 @@ def isotonic(values: Values, right: Mask) -> tuple[Values, Probabilities]:
 
     One more right answer stands at the lowest value and one more wrong one at the highest, see the module.
     """
+    from scipy.optimize import isotonic_regression
+
     distinct, place = np.unique(values, return_inverse=True)
     counts = np.bincount(place, minlength=len(distinct)).astype(np.float64)
     good = np.bincount(place[right], minlength=len(distinct)).astype(np.float64)
     good[0] += 1
     counts[0] += 1
     counts[-1] += 1
-    starts = pooled(good / counts, counts)
+    starts = isotonic_regression(good / counts, weights=counts).blocks[:-1]
+    # Rounding may leave apart blocks of the same probability.
+    starts = starts[np.diff(np.add.reduceat(good, starts) / np.add.reduceat(counts, starts), prepend=-1.0) > 0]
     sizes, sums = np.add.reduceat(counts, starts), np.add.reduceat(good, starts)
     return np.add.reduceat(counts * distinct, starts) / sizes, sums / sizes
-
-
-def pooled(means: Values, weights: Values) -> Offsets:
-    """Pool adjacent violators: where the blocks begin whose weighted means are the nearest ascending sequence."""
-    starts: list[int] = []
-    sums: list[float] = []
-    sizes: list[float] = []
-    for start, (mean, weight) in enumerate(zip(means.tolist(), weights.tolist(), strict=True)):
-        starts.append(start)
-        sums.append(mean * weight)
-        sizes.append(weight)
-        while len(starts) > 1 and sums[-2] * sizes[-1] >= sums[-1] * sizes[-2]:
-            starts.pop()
-            total, size = sums.pop(), sizes.pop()
-            sums[-1] += total
-            sizes[-1] += size
-    return np.array(starts, dtype=np.int64)
 
 
 def _sigmoid(odds: npt.NDArray[np.float64]) -> Probabilities:
@@ -334,9 +321,9 @@ def _sigmoid(odds: npt.NDArray[np.float64]) -> Probabilities:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What a model's scores are worth: as answers to a question, and of a triple that may as well be true as false.
+    """From a model's scores to probabilities: of answers to a question, and of triples as often true as false.
 
-    ``first_right`` has, for those with about as many known facts, the number of questions and of right first answers.
+    ``first_right`` has, by number of known facts, the number of questions and of right first answers.
     """
 
     answers: Curve
@@ -368,13 +355,7 @@ class Calibration:
 
 def _curve_to_dict(curve: Curve, relations: Vocabulary) -> dict[str, Any]:
     own = [
-        {
-            "relation": relations[relation % len(relations)],
-            "asked": SIDES[relation // len(relations)],
-            "slope": one.slope,
-            "shift": one.shift,
-            "questions": one.questions,
-        }
+        {"relation": relations[relation % len(relations)], "asked": SIDES[relation // len(relations)], **asdict(one)}
         for relation, one in sorted(curve.relations.items())
     ]
     weights = {"share": curve.share, "rank": curve.rank, "shift": curve.shift}
@@ -387,7 +368,7 @@ def _curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve
         plain = relations.id(row["relation"])
         if plain == UNKNOWN:
             raise ValueError(f"the relation {row['relation']} is not the model's")
-        own[plain + SIDES.index(row["asked"]) * len(relations)] = Own(
+        own[plain + SIDES.index(row["asked"]) * len(relations)] = RelationCurve(
             float(row["slope"]), float(row["shift"]), int(row["questions"])
         )
     knots = np.array(content["knots"], dtype=np.float64).reshape(-1, 2)
@@ -395,33 +376,19 @@ def _curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve
     return Curve(share, rank, shift, knots, own)
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Answers with probabilities from ``low`` to ``high``: how many, their mean probability, the share that is right."""
-
-    low: float
-    high: float
-    answers: int
-    probability: float
-    right: float
-
-
-def reliability(probabilities: Probabilities, right: Mask) -> list[Bin]:
-    """The bins that have answers, lowest first."""
+def reliability(probabilities: Probabilities, right: Mask) -> list[dict[str, Any]]:
+    """The bins that have answers, lowest first: their ends, number, mean probability and share of right answers."""
     number = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
     found = []
     for place in np.unique(number).tolist():
         mine = number == place
-        means = float(probabilities[mine].mean()), float(right[mine].mean())
-        found.append(Bin(place / BINS, (place + 1) / BINS, int(mine.sum()), *means))
+        row = {"low": place / BINS, "high": (place + 1) / BINS, "answers": int(mine.sum())}
+        found.append(row | {"probability": float(probabilities[mine].mean()), "right": float(right[mine].mean())})
     return found
 
 
 def calibration_error(probabilities: Probabilities, right: Mask) -> float:
     """The expected calibration error, see the module; NaN where there is no answer."""
     bins = reliability(probabilities, right)
-    return (
-        sum(one.answers * abs(one.probability - one.right) for one in bins) / len(probabilities)
-        if bins
-        else float("nan")
-    )
+    distances = (one["answers"] * abs(one["probability"] - one["right"]) for one in bins)
+    return float(sum(distances) / len(probabilities)) if bins else float("nan")

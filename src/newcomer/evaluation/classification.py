@@ -2,9 +2,9 @@
 
 Thresholds come from labelled triples: those of valid, or those about newcomers that were held out. A relation's
 threshold is the exact optimum of accuracy over every cut between distinct scores; a relation without a labelled triple
-takes the overall threshold, the optimum over all of them together. With a *firmness* of k all labelled triples
-together have a say in each relation's threshold that weighs as much as k of its own: with few of these it is near to
-the overall one. Equally good cuts are told apart so:
+takes the overall threshold, the optimum over all of them together. With a *prior* of k all labelled triples together
+weigh as much as k of a relation's own when its threshold is found: with few of its own it is near to the overall one.
+Of equally good cuts one is taken so:
 
     between two scores   the widest gap wins, among equally wide ones the lowest, and the threshold is its middle
     outside of all       only where no cut between scores is as good: the overall threshold if it lies there, else the
@@ -15,7 +15,7 @@ A data set without labels gets one made-up false triple for each true one, see `
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,16 +25,16 @@ from newcomer.errors import DatasetError, OptionError, shown
 from newcomer.evaluation.metrics import Interval, Values, bootstrap_mean
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
 
-FIRMNESS = 100.0  # of thresholds found on few triples
+PRIOR = 100.0  # of thresholds found on few triples
 FOLDS = 5
 SAMPLES = 1000  # for an interval
 
 
 class TripleScorer(Protocol):
-    """Anything that can say how true a triple is."""
+    """Anything that scores triples."""
 
     def triple_scores(self, heads: Ids, relations: Ids, tails: Ids, /) -> npt.NDArray[Any]:
-        """Scores of shape (n,), higher is truer; minus infinity is allowed (nothing speaks for it)."""
+        """Scores of shape (n,), higher is truer; minus infinity is allowed (no evidence at all)."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RelationThresholds:
         each = [self.relations.get(int(relation), self.overall) for relation in distinct]
         return np.array(each, dtype=np.float64)[place]
 
-    def says(self, relations: Ids, scores: npt.NDArray[Any]) -> Mask:
+    def accepts(self, relations: Ids, scores: npt.NDArray[Any]) -> Mask:
         """Whether each triple counts as true; in double precision, where no threshold is rounded onto a score."""
         true: Mask = scores >= self.of(relations)
         return true
@@ -60,8 +60,8 @@ class RelationThresholds:
         return {relations[relation]: threshold for relation, threshold in self.relations.items()}
 
 
-def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, firmness: float = 0.0) -> RelationThresholds:
-    """The thresholds with the highest accuracy on these labelled triples; ``firmness`` as the module says."""
+def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, prior: float = 0.0) -> RelationThresholds:
+    """The thresholds with the highest accuracy on these labelled triples; ``prior`` as the module says."""
     if len(scores) == 0:
         raise DatasetError("there is no labelled triple to find thresholds with; the data set needs a valid part")
     values = scores.astype(np.float64)
@@ -69,8 +69,8 @@ def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, firmn
     each = {}
     for relation in np.unique(relations).tolist():
         mine = relations == relation
-        if firmness:
-            each[relation] = best_threshold(values, labels, overall, mine + firmness / len(values))
+        if prior:
+            each[relation] = best_threshold(values, labels, overall, mine + prior / len(values))
         else:
             each[relation] = best_threshold(values[mine], labels[mine], overall)
     return RelationThresholds(overall, each)
@@ -79,7 +79,8 @@ def fit_thresholds(relations: Ids, scores: npt.NDArray[Any], labels: Mask, firmn
 def best_threshold(scores: Values, labels: Mask, near: float | None = None, weights: Values | None = None) -> float:
     """The cut with the highest accuracy; ties as the module says, ``near`` being the overall threshold."""
     values, place = np.unique(scores, return_inverse=True)
-    correct = _correct_by_cut(place, labels, len(values), weights)
+    gained = np.bincount(place, np.where(labels, -1.0, 1.0) * (1.0 if weights is None else weights))
+    correct = np.concatenate([[0.0], np.cumsum(gained)])  # with the k lowest scores false, beside all true
     best = np.flatnonzero(correct == correct.max())
     inner = best[(best > 0) & (best < len(values))]
     if len(inner):
@@ -94,35 +95,15 @@ def best_threshold(scores: Values, labels: Mask, near: float | None = None, weig
     return min(cuts, key=lambda cut: 0.0 if cut == near else abs(cut - near))
 
 
-def _correct_by_cut(place: Offsets, labels: Mask, size: int, weights: Values | None) -> npt.NDArray[Any]:
-    """How many triples are right when the k lowest of ``size`` distinct scores count as false, k from 0 to ``size``."""
-    if weights is None:
-        gained = np.bincount(place[~labels], minlength=size) - np.bincount(place[labels], minlength=size)
-        return int(labels.sum()) + np.concatenate([[0], np.cumsum(gained)])
-    gained = np.bincount(place, weights=np.where(labels, -weights, weights), minlength=size)
-    return np.concatenate([[0.0], np.cumsum(gained)])
-
-
 def _middle(low: float, high: float) -> float:
     """A threshold that counts ``high`` as true and ``low`` as false, halfway where a number lies there."""
     middle = low / 2 + high / 2
     return middle if low < middle <= high else high
 
 
-@dataclass(frozen=True)
-class RelationAccuracy:
-    """How the test triples of one relation were classified."""
-
-    relation: str
-    triples: int
-    true: int
-    threshold: float
-    accuracy: float
-
-
 @dataclass(frozen=True, eq=False)
 class ClassificationResult:
-    """Labelled test triples, what was said of them, and by which thresholds; ``interval`` is that of the accuracy."""
+    """Labelled test triples, their scores and thresholds; ``interval`` is that of the accuracy."""
 
     triples: TripleArray
     scores: Values
@@ -137,48 +118,35 @@ class ClassificationResult:
         return _labels(self.triples)
 
     @property
-    def said(self) -> Mask:
-        """Per triple, whether it was said to be true."""
-        return self.thresholds.says(self.triples.relations, self.scores)
+    def predicted(self) -> Mask:
+        """Per triple, whether it counts as true."""
+        return self.thresholds.accepts(self.triples.relations, self.scores)
 
     def metrics(self) -> dict[str, float]:
         """Accuracy; precision, recall and F1 of "true"; area under the ROC curve; NaN where there is nothing to count.
 
         The area is that of the scores of all relations together, which the thresholds do not enter.
         """
-        labels, said = self.labels, self.said
-        right = int((labels & said).sum())
+        labels, predicted = self.labels, self.predicted
+        right = int((labels & predicted).sum())
         return {
-            "accuracy": float((labels == said).mean()),
-            "precision": _share(right, int(said.sum())),
+            "accuracy": float((labels == predicted).mean()),
+            "precision": _share(right, int(predicted.sum())),
             "recall": _share(right, int(labels.sum())),
-            "f1": _share(2 * right, int(said.sum()) + int(labels.sum())),
+            "f1": _share(2 * right, int(predicted.sum()) + int(labels.sum())),
             "auc": roc_auc(self.scores, labels),
         }
 
-    def by_relation(self) -> list[RelationAccuracy]:
-        """Each relation that test asks about, in id order."""
-        labels, right = self.labels, self.labels == self.said
-        found = []
+    def by_relation(self) -> list[dict[str, Any]]:
+        """A row for each relation that test asks about, in id order; infinite thresholds as words."""
+        labels, right, rows = self.labels, self.labels == self.predicted, []
         for relation in np.unique(self.triples.relations).tolist():
             mine = self.triples.relations == relation
             threshold = self.thresholds.relations.get(relation, self.thresholds.overall)
-            counts = int(mine.sum()), int(labels[mine].sum())
-            found.append(RelationAccuracy(self.relations[relation], *counts, threshold, float(right[mine].mean())))
-        return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """All figures as JSON can hold them, those that are no number as null; infinite thresholds as words."""
-        return {
-            "triples": len(self.triples),
-            "made_up_negatives": list(self.made_up),
-            "metrics": {name: None if np.isnan(value) else value for name, value in self.metrics().items()},
-            "accuracy_interval": asdict(self.interval),
-            "relations": [
-                asdict(row) | {"threshold": row.threshold if np.isfinite(row.threshold) else str(row.threshold)}
-                for row in self.by_relation()
-            ],
-        }
+            row = {"relation": self.relations[relation], "triples": int(mine.sum()), "true": int(labels[mine].sum())}
+            row |= {"threshold": threshold if np.isfinite(threshold) else str(threshold)}
+            rows.append(row | {"accuracy": float(right[mine].mean())})
+        return rows
 
 
 def _labels(triples: TripleArray) -> Mask:
@@ -210,7 +178,7 @@ def classify(
     samples: int = SAMPLES,
     level: float = 0.95,
 ) -> ClassificationResult:
-    """Find thresholds on valid (unless they are given), then say which test triples are true.
+    """Find thresholds on valid (unless they are given), then classify the test triples.
 
     Where a part has no labels, false triples are made up with the generator, those of test first: they are the same
     whatever the thresholds. The interval of the accuracy resamples test triples; the thresholds stay.
@@ -225,39 +193,39 @@ def classify(
         scores = checked_scores(dataset, scorer, valid)
         thresholds = fit_thresholds(valid.relations, scores, _labels(valid))
     scores = checked_scores(dataset, scorer, test)
-    right = thresholds.says(test.relations, scores) == _labels(test)
+    right = thresholds.accepts(test.relations, scores) == _labels(test)
     interval = bootstrap_mean(right, generator, samples, level)
     return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
 
 
-def classified_anew(
+def reclassified(
     result: ClassificationResult, scores: Values, thresholds: RelationThresholds, generator: np.random.Generator
 ) -> ClassificationResult:
     """The same triples by other scores and thresholds, with the interval resampled as before."""
-    said = replace(result, scores=scores, thresholds=thresholds)
-    interval = bootstrap_mean(said.said == said.labels, generator, SAMPLES, result.interval.level)
-    return replace(said, interval=interval)
+    changed = replace(result, scores=scores, thresholds=thresholds)
+    interval = bootstrap_mean(changed.predicted == changed.labels, generator, SAMPLES, result.interval.level)
+    return replace(changed, interval=interval)
 
 
 def thresholds_of(triples: TripleArray, scores: Values) -> RelationThresholds:
-    """The thresholds that labelled triples with these scores speak for."""
-    return fit_thresholds(triples.relations, scores, _labels(triples), FIRMNESS)
+    """The thresholds of labelled triples with these scores."""
+    return fit_thresholds(triples.relations, scores, _labels(triples), PRIOR)
 
 
 def cross_fitted(triples: TripleArray, scores: Values, generator: np.random.Generator) -> dict[str, float]:
     """Area under the ROC curve, and the accuracy of labelled triples by thresholds from the other folds of them."""
     labels = _labels(triples)
-    fold, said = generator.permutation(len(triples)) % FOLDS, np.zeros(len(triples), dtype=bool)
+    fold, predicted = generator.permutation(len(triples)) % FOLDS, np.zeros(len(triples), dtype=bool)
     for number in range(FOLDS):
         asked, others = fold == number, fold != number
         if asked.any() and others.any():
-            found = fit_thresholds(triples.relations[others], scores[others], labels[others], FIRMNESS)
-            said[asked] = found.says(triples.relations[asked], scores[asked])
-    return {"auc": roc_auc(scores, labels), "accuracy": float((said == labels).mean())}
+            found = fit_thresholds(triples.relations[others], scores[others], labels[others], PRIOR)
+            predicted[asked] = found.accepts(triples.relations[asked], scores[asked])
+    return {"auc": roc_auc(scores, labels), "accuracy": float((predicted == labels).mean())}
 
 
 def checked_scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:
-    """What the scorer says, checked; it gets copies, because not every scorer can take read-only columns."""
+    """The scores, checked; the scorer gets copies, because not every scorer can take read-only columns."""
     columns = (column.copy() for column in (triples.heads, triples.relations, triples.tails))
     scores = np.asarray(scorer.triple_scores(*columns))
     if scores.shape != (len(triples),) or scores.dtype.kind not in "fiub":
@@ -308,7 +276,7 @@ def corrupted(dataset: InductiveDataset, triples: TripleArray, generator: np.ran
 
 @dataclass(frozen=True, eq=False)
 class _Pools:
-    """Who can stand in for an entity: (relation, kind, entity) packed into one sorted number each, a column a side."""
+    """Replacements of an entity: (relation, kind, entity) packed into one sorted number each, a column a side."""
 
     dataset: InductiveDataset
     true: Graph
@@ -326,8 +294,8 @@ class _Pools:
             kind = facts.relations.astype(np.int64) * 2 + dataset.is_seen[ends]
             return np.unique(kind * size + ends)
 
-        everyone = np.arange(size, dtype=np.int32)
-        kinds = (everyone[~dataset.is_seen], everyone[dataset.is_seen], everyone)
+        all_ids = np.arange(size, dtype=np.int32)
+        kinds = (all_ids[~dataset.is_seen], all_ids[dataset.is_seen], all_ids)
         return cls(dataset, true, (keys(facts.heads), keys(facts.tails)), kinds)
 
     def replaced(
@@ -337,18 +305,16 @@ class _Pools:
         head, relation, tail = triple
         for side_is_head in (at_head, not at_head) if is_free else (at_head,):
             if side_is_head:
-                new_head = self._stand_in(tail, relation + len(self.dataset.relations), head, generator)
+                new_head = self._replacement(tail, relation + len(self.dataset.relations), head, generator)
                 new_tail: int | None = tail
             else:
-                new_head, new_tail = head, self._stand_in(head, relation, tail, generator)
+                new_head, new_tail = head, self._replacement(head, relation, tail, generator)
             if new_head is not None and new_tail is not None:
                 return new_head, relation, new_tail
         names = _written(self.dataset, triple)
-        raise DatasetError(
-            f"no false triple can be made of {names}: whoever takes an end's place, it is stated as true"
-        )
+        raise DatasetError(f"no false triple can be made of {names}: every replacement of an end is stated as true")
 
-    def _stand_in(self, kept: int, asked: int, left: int, generator: np.random.Generator) -> int | None:
+    def _replacement(self, kept: int, asked: int, left: int, generator: np.random.Generator) -> int | None:
         """An entity that makes no true triple with ``kept`` along ``asked``, from the narrowest pool that has one."""
         relations, tails = self.true.adjacency.of(kept)
         true = tails[slice(*np.searchsorted(relations, [asked, asked + 1]))]

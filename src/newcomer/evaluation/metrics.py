@@ -23,9 +23,19 @@ from newcomer.errors import OptionError, shown, unknown_name
 Values = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int64]
-Metric = Callable[[Values, Counts], Values]
 
 DRAWS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of ranks, and its expected value when each answer stands at random among the best of its candidates.
+
+    Both take the numbers of candidates as well; the second has numbers of best candidates in place of ranks.
+    """
+
+    of: Callable[[Values, Counts], Values]
+    expected: Callable[[Counts, Counts], Values]
 
 
 def mean_rank(ranks: Values, candidates: Counts) -> Values:
@@ -44,7 +54,7 @@ def hits(k: int, ranks: Values, candidates: Counts) -> Values:
 
 
 def adjusted_mean_rank_index(ranks: Values, candidates: Counts) -> Values:
-    """1 minus the mean rank's distance from 1, measured in that of a random order; NaN where nothing has a rival."""
+    """1 minus the mean rank's distance from 1, as a share of that of a random order; NaN where it has none."""
     at_random = (candidates - 1).sum(axis=-1) / 2
     lost = (ranks - 1).sum(axis=-1)
     share = np.full(np.shape(lost), np.nan)
@@ -60,12 +70,12 @@ def _mean(values: npt.NDArray[Any]) -> Values:
 
 def summary(ranks: Values, candidates: Counts) -> dict[str, float]:
     """Every metric of these ranks, by name."""
-    return {name: float(metric(ranks, candidates)) for name, metric in METRICS.items()}
+    return {name: float(metric.of(ranks, candidates)) for name, metric in METRICS.items()}
 
 
 def expected_summary(tied: Counts, candidates: Counts) -> dict[str, float]:
     """Every metric's expected value when each answer stands at random among the ``tied`` best of its candidates."""
-    return {name: float(expected(tied, candidates)) for name, expected in EXPECTED.items()}
+    return {name: float(metric.expected(tied, candidates)) for name, metric in METRICS.items()}
 
 
 def _expected_mean_rank(tied: Counts, candidates: Counts) -> Values:
@@ -114,7 +124,7 @@ def bootstrap(
 ) -> Interval:
     """The percentile interval of a metric over queries drawn anew, with replacement, ``samples`` times."""
     _check_resampling(samples, level)
-    figure = _metric(metric)
+    figure = _metric(metric).of
     values = _resampled(lambda drawn: figure(ranks[drawn], candidates[drawn]), len(ranks), generator, samples)
     return _percentiles(values, level)
 
@@ -144,7 +154,7 @@ def paired_bootstrap(
     `newcomer.evaluation.ranking.compare` takes whole results and checks that.
     """
     _check_resampling(samples, level)
-    figure, counts = _metric(metric), _paired_counts(ranks_a, ranks_b, metric, candidates)
+    figure, counts = _metric(metric).of, _paired_counts(ranks_a, ranks_b, metric, candidates)
 
     def difference(drawn: Places) -> Values:
         return figure(ranks_a[drawn], counts[drawn]) - figure(ranks_b[drawn], counts[drawn])
@@ -204,22 +214,12 @@ def _percentiles(values: Values, level: float) -> Interval:
 
 
 METRICS: dict[str, Metric] = {
-    "mr": mean_rank,
-    "mrr": mean_reciprocal_rank,
-    "hits@1": partial(hits, 1),
-    "hits@3": partial(hits, 3),
-    "hits@10": partial(hits, 10),
-    "amri": adjusted_mean_rank_index,
+    "mr": Metric(mean_rank, _expected_mean_rank),
+    "mrr": Metric(mean_reciprocal_rank, _expected_reciprocal_rank),
+    "hits@1": Metric(partial(hits, 1), partial(_expected_hits, 1)),
+    "hits@3": Metric(partial(hits, 3), partial(_expected_hits, 3)),
+    "hits@10": Metric(partial(hits, 10), partial(_expected_hits, 10)),
+    "amri": Metric(adjusted_mean_rank_index, _expected_index),
 }
-
-EXPECTED: dict[str, Callable[[Counts, Counts], Values]] = {
-    "mr": _expected_mean_rank,
-    "mrr": _expected_reciprocal_rank,
-    "hits@1": partial(_expected_hits, 1),
-    "hits@3": partial(_expected_hits, 3),
-    "hits@10": partial(_expected_hits, 10),
-    "amri": _expected_index,
-}
-
-
-MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
+MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")  # those that are reported of a ranking
+ACCURACY = "accuracy"  # of a classification, beside these

@@ -1,5 +1,7 @@
-"""Pictures of a ranking (extra ``plots``): how far up the answers come, how that depends on what is known, and how
-often an answer of some probability is right."""
+"""Pictures of a ranking (extra ``plots``).
+
+How far up the answers come, how that depends on what is known, and how often an answer of some probability is right.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import MissingExtraError
-from newcomer.evaluation.breakdown import Group, breakdown
+from newcomer.evaluation.breakdown import breakdown
 from newcomer.evaluation.ranking import RankingResult
 from newcomer.files import fresh_file
 from newcomer.graph import InductiveDataset
@@ -34,10 +36,10 @@ def need_matplotlib() -> Any:
 
 def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, title: str, folder: Path) -> list[Path]:
     """Draw one or two rankings of the same questions, by name; gives the files."""
-    groups = {name: breakdown(result, dataset)["known_facts"] for name, result in results.items()}
+    groups = {name: breakdown(result, dataset, by=["facts"])["facts"] for name, result in results.items()}
     first = next(iter(groups.values()))
     labels = [f"{group.name}\n({group.queries:,})" for group in first]
-    hits = {name: _percent_hits(members) for name, members in groups.items()}
+    hits = {name: [100 * group.metrics["hits@10"] for group in members] for name, members in groups.items()}
     shares = {name: rank_shares(result.ranks) for name, result in results.items()}
     _bars(folder / RANKS, title, list(rank_bins()), shares, ("rank of the answer", "questions (%)"))
     _bars(folder / FACTS, title, labels, hits, ("known facts of the entity (questions)", "Hits@10 (%)"))
@@ -56,7 +58,7 @@ def plot_reliability(calibration: Mapping[str, Any], title: str, folder: Path) -
         axes.legend()
     panels[0].set_ylabel("share that is right")
     figure.suptitle(title, parse_math=False)
-    _save(figure, folder / RELIABILITY)
+    save_picture(figure, folder / RELIABILITY)
     return folder / RELIABILITY
 
 
@@ -68,10 +70,6 @@ def _draw_bins(axes: Any, part: Mapping[str, Any]) -> None:
             points = [one["probability"] for one in bins], [one["right"] for one in bins]
             label = f"{when} calibration (error {100 * part[f'ece_{when}']:.1f} points)"
             axes.plot(*points, color=colour, marker="o", label=label)
-
-
-def _percent_hits(groups: list[Group]) -> list[float]:
-    return [100 * group.metrics["hits@10"] for group in groups]
 
 
 def rank_bins() -> tuple[str, ...]:
@@ -102,13 +100,14 @@ def _bars(
     axes.set(xlabel=axes_names[0], ylabel=axes_names[1])
     axes.set_title(title, parse_math=False)
     axes.legend()
-    _save(figure, path)
+    save_picture(figure, path)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_picture(figure: Any, path: Path) -> None:
+    """Write a figure as a PNG file that does not name the program that drew it, and close it."""
     figure.tight_layout()
     try:
         with fresh_file(path) as partial:
-            figure.savefig(partial, format="png", dpi=130)
+            figure.savefig(partial, format="png", dpi=130, metadata={"Software": None})
     finally:
         need_matplotlib().close(figure)

@@ -14,7 +14,7 @@ The known filter cannot remove true facts that the data set lacks; `ceiling` say
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.evaluation.metrics import (
+    MEASURED,
     Comparison,
     Counts,
     Interval,
@@ -32,7 +33,7 @@ from newcomer.evaluation.metrics import (
     paired_bootstrap,
     summary,
 )
-from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
 from newcomer.models.scorer import Scorer
 
 Progress = Callable[[int, int], None]
@@ -45,7 +46,7 @@ REMOVED_BYTES = 40  # a removed candidate's row and place, and the temporaries t
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Questions (entity, relation, ?) with one true answer each, and the test triple each comes from."""
+    """Queries (entity, relation, ?) with one true answer each, and the test triple each comes from."""
 
     entity: Ids
     relation: Ids
@@ -67,7 +68,7 @@ class Queries:
 
 
 def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) -> Queries:
-    """What the true ones of these triples (those of test, unless others are given) ask, in their order.
+    """The queries of the true ones of these triples (those of test, unless others are given), in their order.
 
     The tail is asked for unless it alone is a newcomer, the head unless the head alone is.
     """
@@ -80,15 +81,15 @@ def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) ->
     asked = np.stack([asks_tail, asks_head], axis=1).ravel()
     group = np.where(new_head | new_tail, *GROUPS)
     return Queries(
-        _woven(triples.heads, triples.tails)[asked],
-        _woven(triples.relations, triples.relations + np.int32(len(dataset.relations)))[asked],
-        _woven(triples.tails, triples.heads)[asked],
+        _interleaved(triples.heads, triples.tails)[asked],
+        _interleaved(triples.relations, triples.relations + np.int32(len(dataset.relations)))[asked],
+        _interleaved(triples.tails, triples.heads)[asked],
         np.repeat(np.arange(len(triples), dtype=np.int64), 2)[asked],
         np.repeat(group, 2)[asked],
     )
 
 
-def _woven(first: Ids, second: Ids) -> Ids:
+def _interleaved(first: Ids, second: Ids) -> Ids:
     """First and second column in turn: first[0], second[0], first[1], ..."""
     return np.stack([first, second], axis=1).ravel()
 
@@ -132,27 +133,25 @@ class RankingResult:
     entities: Vocabulary
     relations: Vocabulary
 
-    def metrics(self, mask: Mask | None = None) -> dict[str, float]:
-        """Every metric, over all queries or those under a mask."""
-        which = slice(None) if mask is None else mask
-        return summary(self.ranks[which], self.candidates[which])
+    def metrics(self) -> dict[str, float]:
+        """Every metric."""
+        return summary(self.ranks, self.candidates)
 
-    def groups(self) -> dict[str, dict[str, float]]:
-        """Every metric, apart for the queries about newcomers and about seen entities; only groups that occur."""
-        masks = {group: self.queries.group == group for group in GROUPS}
-        return {group: self.metrics(mask) for group, mask in masks.items() if mask.any()}
+    def measured(self) -> dict[str, float]:
+        """The metrics that are reported."""
+        metrics = self.metrics()
+        return {name: metrics[name] for name in MEASURED}
+
+    def take(self, mask: Mask) -> "RankingResult":
+        """The result of some of the queries."""
+        queries = self.queries.take(mask)
+        return replace(self, queries=queries, ranks=self.ranks[mask], candidates=self.candidates[mask])
 
     def interval(
-        self,
-        metric: str,
-        generator: np.random.Generator,
-        samples: int = 1000,
-        level: float = 0.95,
-        mask: Mask | None = None,
+        self, metric: str, generator: np.random.Generator, samples: int = 1000, level: float = 0.95
     ) -> Interval:
         """A bootstrap confidence interval of a metric."""
-        which = slice(None) if mask is None else mask
-        return bootstrap(metric, self.ranks[which], self.candidates[which], generator, samples, level)
+        return bootstrap(metric, self.ranks, self.candidates, generator, samples, level)
 
     def to_table(self) -> pa.Table:
         """A row a query: which side of which triple was asked for, names, rank and number of candidates."""
@@ -253,8 +252,8 @@ def evaluate_under(
         scores = _scores(dataset, scorer, asked, batch)
         for protocol, column in zip(protocols, ranks, strict=True):
             removed = filters[protocol.filter].removed(batch)
-            above, level = _rivals(scores, asked.answer[batch], allowed[protocol.candidates], removed)
-            column[batch] = 1.0 + above + TIES[protocol.ties] * level
+            above, equal = _above_and_equal(scores, asked.answer[batch], allowed[protocol.candidates], removed)
+            column[batch] = 1.0 + above + TIES[protocol.ties] * equal
         if progress is not None:
             progress(batch.stop, len(asked))
     counts = [filters[p.filter].candidate_counts(asked, allowed[p.candidates]) for p in protocols]
@@ -291,9 +290,10 @@ class FilterRows:
 
     @classmethod
     def of(cls, graph: Graph, queries: Queries) -> "FilterRows":
-        edges = graph.adjacency
-        start = _first_edge(edges, queries.entity, queries.relation)
-        return cls(graph, start, _first_edge(edges, queries.entity, queries.relation + np.int32(1)))
+        edges, size = graph.adjacency, 2 * len(graph.relations)
+        keys = np.repeat(np.arange(graph.num_entities) * size, np.diff(edges.offsets)) + edges.relations
+        asked = queries.entity.astype(np.int64) * size + queries.relation
+        return cls(graph, np.searchsorted(keys, asked), np.searchsorted(keys, asked + 1))
 
     def removed(self, batch: slice) -> tuple[Offsets, Ids]:
         """The true answers of a batch of queries: their rows in the batch, and which entities they are."""
@@ -312,18 +312,6 @@ class FilterRows:
         return counts
 
 
-def _first_edge(edges: Adjacency, entities: Ids, relations: Ids) -> Offsets:
-    """The place of each entity's first edge whose relation is not below the given one: a search in all rows at once."""
-    low, high = edges.offsets[entities], edges.offsets[entities + 1]
-    while bool((low < high).any()):
-        is_open = low < high
-        middle = np.where(is_open, (low + high) // 2, 0)
-        below = edges.relations[middle] < relations
-        low = np.where(is_open & below, middle + 1, low)
-        high = np.where(is_open & ~below, middle, high)
-    return low
-
-
 def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int, memory_limit: int) -> Iterator[slice]:
     """Runs of queries that together stay within the limit; one query alone may exceed it."""
     removed = np.zeros(num_queries, dtype=np.int64)
@@ -339,7 +327,7 @@ def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int
 
 
 def _scores(dataset: InductiveDataset, scorer: Scorer, queries: Queries, batch: slice) -> npt.NDArray[Any]:
-    """What the scorer says of a batch, checked; it gets copies, because not every scorer can take read-only columns."""
+    """The scores of a batch, checked; the scorer gets copies, because not every scorer can take read-only columns."""
     entities, relations = queries.entity[batch].copy(), queries.relation[batch].copy()
     scores = np.asarray(scorer.scores(entities, relations))
     wanted = (len(entities), len(dataset.entities))
@@ -364,7 +352,7 @@ def _written(dataset: InductiveDataset, entity: int, relation: int) -> str:
     return f"(?, {shown(dataset.relations[relation - size])}, {name})"
 
 
-def _rivals(
+def _above_and_equal(
     scores: npt.NDArray[Any], answers: Ids, allowed: Mask, removed: tuple[Offsets, Ids]
 ) -> tuple[Counts, Counts]:
     """How many candidates score above each answer, and how many others score the same."""
@@ -390,22 +378,13 @@ def ceiling(
     knowing how test was drawn; where answers are always seen, to put seen entities first is such knowledge, so that
     ``candidates="seen"`` is the ceiling to state.
     """
-    return expected_summary(*candidates_left(dataset, full, candidates, queries))
-
-
-def candidates_left(
-    dataset: InductiveDataset, full: Graph, candidates: str = "seen", queries: Queries | None = None
-) -> tuple[Counts, Counts]:
-    """For each query, how many candidates the known filter leaves: the true ones, answer included, and all of them."""
     allowed = CANDIDATES[RankingProtocol(candidates=candidates).candidates](dataset)
     queries = _asked(dataset, queries)
-    left = {name: FilterRows.of(FILTERS[name](dataset, full), queries) for name in ("known", "full")}
-    counts = {name: rows.candidate_counts(queries, allowed) for name, rows in left.items()}
-    return 1 + counts["known"] - counts["full"], counts["known"]
-
-
-def _known_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
-    return dataset.known()
+    known, fewer = (
+        FilterRows.of(FILTERS[name](dataset, full), queries).candidate_counts(queries, allowed)
+        for name in ("known", "full")
+    )
+    return expected_summary(1 + known - fewer, known)
 
 
 def _full_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
@@ -418,15 +397,13 @@ def _full_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
     return Graph.build(dataset.entities, dataset.relations, concatenate([dataset.known().triples, full.triples]))
 
 
-def _everyone(dataset: InductiveDataset) -> Mask:
-    return np.ones(len(dataset.entities), dtype=bool)
-
-
-def _the_seen(dataset: InductiveDataset) -> Mask:
-    return dataset.is_seen
-
-
-FILTERS: dict[str, Callable[[InductiveDataset, Graph | None], Graph]] = {"known": _known_filter, "full": _full_filter}
-CANDIDATES: dict[str, Callable[[InductiveDataset], Mask]] = {"all": _everyone, "seen": _the_seen}
+FILTERS: dict[str, Callable[[InductiveDataset, Graph | None], Graph]] = {
+    "known": lambda dataset, full: dataset.known(),
+    "full": _full_filter,
+}
+CANDIDATES: dict[str, Callable[[InductiveDataset], Mask]] = {
+    "all": lambda dataset: np.ones(len(dataset.entities), dtype=bool),
+    "seen": lambda dataset: dataset.is_seen,
+}
 # How much of those that score the same as the answer stands before it.
 TIES: dict[str, float] = {"mean": 0.5, "optimistic": 0.0, "pessimistic": 1.0}

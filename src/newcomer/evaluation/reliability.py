@@ -2,12 +2,11 @@
 
 The answers are those that a user is shown, the ten best of each question without what is known already; right is what
 the filter holds for true. They are also taken by how much is known of the entity, and the first answers by themselves:
-among ten most are clearly wrong, which is easily said.
+among ten most are clearly wrong, which is easily seen.
 
-Classified triples are taken as they are, by the probability of their verdict; right are those that are true.
+Classified triples are taken as they are, by their probability; right are those that are true.
 """
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,14 @@ import numpy.typing as npt
 from newcomer.evaluation.alignment import AlignedModel
 from newcomer.evaluation.breakdown import facts_groups, known_facts
 from newcomer.evaluation.calibration import (
+    AnswerRecorder,
     Answers,
     Calibration,
     Curve,
-    Overheard,
     Probabilities,
     calibration_error,
+    classifier_evidence,
     evidence,
-    judged_evidence,
     reliability,
     triple_rows,
     uncalibrated,
@@ -35,42 +34,47 @@ from newcomer.graph import Graph, InductiveDataset, Mask
 SHOWN = 10  # answers a question
 
 
-def overheard(scorer: AlignedModel, dataset: InductiveDataset, true: Graph) -> Overheard:
-    """A model's scorer for ranking, with what it answers taken down."""
-    return Overheard(scorer, dataset, true, scorer.embedding is not None, SHOWN)
+def recorder(scorer: AlignedModel, dataset: InductiveDataset, true: Graph) -> AnswerRecorder:
+    """A model's scorer for ranking that records its answers."""
+    return AnswerRecorder(scorer, dataset, true, scorer.embedding is not None, SHOWN)
 
 
-def shown_answers(heard: Overheard, scorer: AlignedModel, queries: Queries) -> Answers:
-    """Of all that was heard the answers to these questions, as far as the model has the relation."""
-    answers = heard.answers()
-    return answers.where(_asked(answers, queries) & scorer.alignment.knows(answers.relation))
-
-
-def _asked(answers: Answers, queries: Queries) -> Mask:
+def shown_answers(recorded: AnswerRecorder, scorer: AlignedModel, queries: Queries) -> Answers:
+    """Of all recorded answers those to these questions, as far as the model has the relation."""
+    answers = recorded.answers()
     size = 1 + max(int(answers.entity.max(initial=0)), int(queries.entity.max(initial=0)))
     mine, wanted = (one.relation.astype(np.int64) * size + one.entity for one in (answers, queries))
-    return np.isin(mine, wanted)
+    return answers.where(np.isin(mine, wanted) & scorer.alignment.knows(answers.relation))
 
 
-def probabilities_of(
+def answer_probabilities(
     answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
 ) -> Probabilities | None:
     """Calibrated probabilities; ``relations`` has the model's id of each oriented relation of the data set."""
-    return None if calibration is None else _read_off(calibration.answers, answers, relations)
+    return _calibrated(None if calibration is None else calibration.answers, answers, relations)
 
 
-def _read_off(curve: Curve, answers: Answers, relations: npt.NDArray[np.integer]) -> Probabilities:
+def triple_probabilities(
+    answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
+) -> Probabilities | None:
+    """Calibrated probabilities of triples; None also where no false triple could be made up to learn them from."""
+    return _calibrated(None if calibration is None else calibration.triples, answers, relations)
+
+
+def _calibrated(curve: Curve | None, answers: Answers, relations: npt.NDArray[np.integer]) -> Probabilities | None:
+    if curve is None:
+        return None
     return curve.probabilities(answers.evidence, relations[answers.relation].astype(np.int32))
 
 
-def judged_triples(scorer: AlignedModel, dataset: InductiveDataset, result: ClassificationResult) -> Answers:
+def answers_of_triples(scorer: AlignedModel, dataset: InductiveDataset, result: ClassificationResult) -> Answers:
     """Classified triples as answers, one a question; as far as the model has the relation.
 
     Of the ends the newcomer counts as the one that is asked about; the head, where that does not decide.
     """
     places = np.flatnonzero(scorer.alignment.knows(result.triples.relations))
     triples, shares = result.triples.take(places), scorer.embedding is not None
-    found = judged_evidence(result.scores[places])
+    found = classifier_evidence(result.scores[places])
     plain = uncalibrated(result.scores, places, shares=False)
     if scorer.classifier is None:
         for place, row, left_out in triple_rows(dataset, scorer, triples):
@@ -80,31 +84,13 @@ def judged_triples(scorer: AlignedModel, dataset: InductiveDataset, result: Clas
                 plain[place] = uncalibrated(row, answer, shares)[0]
     only_tail = ~dataset.is_seen[triples.tails] & dataset.is_seen[triples.heads]
     entities = np.where(only_tail, triples.tails, triples.heads)
-    first = np.zeros(len(triples), dtype=np.int64)
-    return Answers(np.arange(len(triples)), entities, triples.relations, first, found, plain, result.labels[places])
-
-
-def triple_probabilities(
-    answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
-) -> Probabilities | None:
-    """Calibrated probabilities of triples; None also where no false triple could be made up to learn them from."""
-    curve = None if calibration is None else calibration.triples
-    return None if curve is None else _read_off(curve, answers, relations)
+    first, right = np.zeros(len(triples), dtype=np.int64), result.labels[places]
+    return Answers(np.arange(len(triples)), entities, triples.relations, first, found, plain, right)
 
 
 def triples_report(triples: Answers, probabilities: Probabilities | None, dataset: InductiveDataset) -> dict[str, Any]:
     """As `calibration_report`, of triples that were classified."""
-    everything = np.ones(len(triples), dtype=bool)
-    codes, names = facts_groups(known_facts(dataset)[triples.entity])
-    groups = [
-        {"group": names[code], "triples": _part(triples, probabilities, codes == code)}
-        for code in np.unique(codes).tolist()
-    ]
-    return {
-        "calibrated": probabilities is not None,
-        "triples": {**_part(triples, probabilities, everything), **_bins(triples, probabilities, everything)},
-        "known_facts": groups,
-    }
+    return _report(triples, probabilities, dataset, {"triples": np.ones(len(triples), dtype=bool)})
 
 
 def calibration_report(
@@ -112,23 +98,29 @@ def calibration_report(
 ) -> dict[str, Any]:
     """Errors and bins of the answers shown, of the first ones, and by number of known facts.
 
-    Where the model is not calibrated, what is said "after" is null.
+    Where the model is not calibrated, the figures "after" are null.
     """
-    everything, first = np.ones(len(answers), dtype=bool), answers.place == 0
+    parts = {"shown": np.ones(len(answers), dtype=bool), "first": answers.place == 0}
+    return _report(answers, probabilities, dataset, parts)
+
+
+def _report(
+    answers: Answers, probabilities: Probabilities | None, dataset: InductiveDataset, parts: dict[str, Mask]
+) -> dict[str, Any]:
     codes, names = facts_groups(known_facts(dataset)[answers.entity])
-    groups = [
-        {
-            "group": names[code],
-            "shown": _part(answers, probabilities, codes == code),
-            "first": _part(answers, probabilities, first & (codes == code)),
-        }
-        for code in np.unique(codes).tolist()
-    ]
     return {
         "calibrated": probabilities is not None,
-        "shown": {**_part(answers, probabilities, everything), **_bins(answers, probabilities, everything)},
-        "first": {**_part(answers, probabilities, first), **_bins(answers, probabilities, first)},
-        "known_facts": groups,
+        **{
+            name: {**_part(answers, probabilities, mask), **_bins(answers, probabilities, mask)}
+            for name, mask in parts.items()
+        },
+        "known_facts": [
+            {
+                "group": names[code],
+                **{name: _part(answers, probabilities, mask & (codes == code)) for name, mask in parts.items()},
+            }
+            for code in np.unique(codes).tolist()
+        ],
     }
 
 
@@ -151,6 +143,5 @@ def _mean(values: npt.NDArray[Any]) -> float:
 
 def _bins(answers: Answers, probabilities: Probabilities | None, mask: Mask) -> dict[str, Any]:
     right = answers.right[mask]
-    before = [asdict(one) for one in reliability(answers.plain[mask], right)]
-    after = None if probabilities is None else [asdict(one) for one in reliability(probabilities[mask], right)]
-    return {"bins_before": before, "bins_after": after}
+    after = None if probabilities is None else reliability(probabilities[mask], right)
+    return {"bins_before": reliability(answers.plain[mask], right), "bins_after": after}

@@ -10,13 +10,11 @@ from newcomer.evaluation.classification import RelationThresholds
 from newcomer.graph import UNKNOWN, Vocabulary
 from newcomer.models.bundle import Bundle
 
-CALIBRATION = "calibration"  # where a model keeps it, among what was measured
-
-THRESHOLDS = "thresholds"
+CALIBRATION, THRESHOLDS = "calibration", "thresholds"  # where a model keeps them, among what was measured
 
 
 def calibration_of(bundle: Bundle) -> Calibration | None:
-    """What a model knows of the worth of its scores; None where it was trained without validation."""
+    """A model's calibration; None where it was trained without validation."""
     content = bundle.metrics.get(CALIBRATION)
     return None if content is None else Calibration.from_dict(content, bundle.observed.relations)
 
@@ -38,7 +36,7 @@ def thresholds_in(bundle: Bundle, relations: Vocabulary) -> RelationThresholds |
 
 
 def decides_by_probability(metrics: Mapping[str, Any], config: Config) -> bool:
-    """Whether a model's probabilities of triples, not its scores, decide what is true: those of a network among labels.
+    """Whether probabilities, not scores, decide which triples are true: for a network trained among labels.
 
     Scores of the final model are on another scale than those that thresholds were found on; probabilities, which go by
     shares and ranks among answers, are not, nor are the scores of a triple classifier.

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import numpy as np
 
-from newcomer.evaluation.calibration import Curve, evidence, judged_evidence, uncalibrated
+from newcomer.evaluation.calibration import Curve, classifier_evidence, evidence, uncalibrated
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models.bundle import Thresholds
 from newcomer.models.embedding.scorer import Scores
@@ -62,7 +62,7 @@ class VerdictMaker:
         if self.curve is None:
             probabilities = uncalibrated(scores, np.arange(len(scores)), shares=False)
         else:
-            probabilities = self.curve.probabilities(judged_evidence(scores), relations)
+            probabilities = self.curve.probabilities(classifier_evidence(scores), relations)
         rows = zip(facts, scores.tolist(), probabilities.tolist(), strict=True)
         return [self._made(fact, score, probability) for fact, score, probability in rows]
 

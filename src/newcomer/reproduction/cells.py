@@ -1,9 +1,7 @@
-"""Cells run once: a finished one is a JSON file, one that was killed goes on where it was.
+"""Cells run once: a finished one is a row of its table's results, one that was killed goes on where it was.
 
-The file of a cell holds what `newcomer evaluate` reports and how it came about: table, variant, all settings, what
-differs from the preset, hashes of settings and data, commit, validation. It appears whole or not at all, and counts for
-as long as settings and data are the same. What a training leaves while it runs is in ``.work/CELL`` of the results; Git
-does not see it.
+A result counts for as long as settings and data are the same. What a training leaves while it runs is in ``.work/CELL``
+of the results; Git does not see it.
 """
 
 import os
@@ -18,17 +16,9 @@ from pathlib import Path
 import newcomer
 from newcomer.config import Config
 from newcomer.errors import InputError, NewcomerError
+from newcomer.evaluation.measure import CLASSIFICATION, Evaluation, classify_with_probabilities, rank_test
 from newcomer.evaluation.ranking import RankingProtocol
-from newcomer.evaluation.report import (
-    CLASSIFICATION,
-    Case,
-    Report,
-    classification_report,
-    judge_test,
-    rank_test,
-    ranking_report,
-    write_report,
-)
+from newcomer.evaluation.report import classification_report, ranking_report
 from newcomer.files import fresh_file
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
@@ -36,25 +26,33 @@ from newcomer.models.device import choose_device
 from newcomer.reproduction.measuring import BY, rules_report, statistics_report
 from newcomer.reproduction.plans import STATISTICS, Cell
 from newcomer.reproduction.sources import Source, Sources, note_about
-from newcomer.reproduction.stored import changed_settings, read_result, read_results
+from newcomer.reproduction.stored import (
+    Result,
+    changed_settings,
+    read_result,
+    read_results,
+    reduced,
+    reduced_training,
+    write_result,
+)
 from newcomer.training.checkpoint import Identity, read_checkpoint
 from newcomer.training.journal import CHECKPOINT, has_checkpoint, in_use, remove_training
 from newcomer.training.pipeline import Fitted, Listener, fit
 
 WORK = ".work"
-DONE, OPEN, CHANGED, ABSENT, BUSY = STATES = ("done", "open", "changed", "absent", "busy")
+DONE, OPEN, CHANGED, ABSENT, BUSY = ("done", "open", "changed", "absent", "busy")
 
 
 @dataclass(frozen=True)
-class Standing:
+class CellStatus:
     """Whether a cell is done, to be done, to be done anew, or cannot be done, and why."""
 
     state: str
     why: str = ""
 
 
-class Workshop:
-    """Where cells are run: results, data, device, and someone to tell about it."""
+class CellRunner:
+    """Runs cells: where results and data are, on which device, and who is notified."""
 
     def __init__(
         self,
@@ -63,73 +61,69 @@ class Workshop:
         device: str = "auto",
         threads: int | None = None,
         listener: Listener | None = None,
-        say: Callable[[str], None] = lambda sentence: None,
+        notify: Callable[[str], None] = lambda message: None,
     ) -> None:
         self.results, self.sources = results, sources
         self.device, self.threads = device, threads
-        self.listener, self.say = listener or Listener(), say
-
-    def path(self, cell: Cell) -> Path:
-        """The file of a cell."""
-        return self.results / f"{cell.name}.json"
+        self.listener, self.notify = listener or Listener(), notify
 
     def folder(self, cell: Cell) -> Path:
         """Where a cell is worked on."""
         return self.results / WORK / cell.name
 
-    def standing(self, cell: Cell) -> Standing:
-        """How a cell stands, by its file and its data."""
-        stored = read_result(self.path(cell)) if self.path(cell).exists() else None
+    def status(self, cell: Cell) -> CellStatus:
+        """The status of a cell by its result and its data."""
+        stored = read_result(self.results, cell)
         changed = "" if stored is None else changed_settings(stored, cell)
         try:
             digest = self.sources.digest(cell.dataset)
         except NewcomerError as error:
             fits = stored is not None and not changed
-            return Standing(DONE, "its data are not here to be compared") if fits else Standing(ABSENT, str(error))
+            return CellStatus(DONE, "its data are not here to be compared") if fits else CellStatus(ABSENT, str(error))
         if stored is None:
             busy = in_use(self.folder(cell) / "training")
-            return Standing(BUSY, "another process works on it") if busy else Standing(OPEN)
+            return CellStatus(BUSY, "another process works on it") if busy else CellStatus(OPEN)
         if changed:
-            return Standing(CHANGED, changed)
+            return CellStatus(CHANGED, changed)
         if stored.get("dataset_sha256") != digest:
-            return Standing(CHANGED, "it was run on other data of the same name")
-        return Standing(DONE)
+            return CellStatus(CHANGED, "it was run on other data of the same name")
+        return CellStatus(DONE)
 
-    def run(self, cell: Cell) -> Report:
-        """Do a cell, or copy one of another table that is the same, and write its file."""
+    def run(self, cell: Cell) -> Result:
+        """Do a cell, or copy one of another table that is the same, and store its result."""
         started = time.monotonic()
-        twin = self._twin(cell)
-        if twin is not None:
-            report = {**twin, **_names_of(cell), "same_as": twin["cell"]}
+        names: Result = {"table": cell.table, "cell": cell.name, "label": cell.label, "same_as": None}
+        same = self._same_elsewhere(cell)
+        if same is not None:
+            result = {**same, **names, "same_as": same["cell"]}
         else:
             source = self.sources.get(cell.dataset)
             found = self._measured(cell, source)
-            report = {**found, **self._origin(cell, source), "seconds": round(time.monotonic() - started, 1)}
-        write_report(report, self.path(cell))
+            seconds = round(time.monotonic() - started, 1)
+            result = {**names, **found, **self._provenance(cell, source), "seconds": seconds}
+        write_result(result, self.results)
         shutil.rmtree(self.folder(cell), ignore_errors=True)
-        return report
+        return result
 
-    def _twin(self, cell: Cell) -> Report | None:
-        """A finished cell of another table with the same data and settings."""
+    def _same_elsewhere(self, cell: Cell) -> Result | None:
+        """The result of a cell of another table with the same data and settings."""
         wanted = cell.task, cell.dataset, cell.model, self.sources.digest(cell.dataset)
-        for report in read_results(self.results):
-            names = ("task", "dataset", "model", "dataset_sha256")
-            same = report["cell"] != cell.name and tuple(report[name] for name in names) == wanted
-            if same and not changed_settings(report, cell):
-                return report
+        for result in read_results(self.results):
+            found = tuple(result[name] for name in ("task", "dataset", "model", "dataset_sha256"))
+            if result["cell"] != cell.name and found == wanted and not changed_settings(result, cell):
+                return result
         return None
 
-    def _measured(self, cell: Cell, source: Source) -> Report:
+    def _measured(self, cell: Cell, source: Source) -> Result:
         if cell.task == STATISTICS:
-            return statistics_report(cell, source, self.threads)
+            return reduced(statistics_report(cell, source, self.threads))
         if cell.config is None:
-            return rules_report(cell, source.dataset, self.sources.full_graph(cell.dataset), self.threads)
+            full = self.sources.full_graph(cell.dataset)
+            return reduced(rules_report(cell, source.dataset, full, self.threads))
         return self._of_model(cell, source.dataset, cell.config)
 
-    def _origin(self, cell: Cell, source: Source) -> Report:
+    def _provenance(self, cell: Cell, source: Source) -> Result:
         return {
-            **_names_of(cell),
-            "preset": None if cell.config is None else cell.config.preset,
             "overrides": list(cell.overrides),
             "settings": cell.settings,
             "config_sha256": cell.settings_hash,
@@ -139,19 +133,17 @@ class Workshop:
             "commit": commit(),
         }
 
-    def _of_model(self, cell: Cell, dataset: InductiveDataset, config: Config) -> Report:
+    def _of_model(self, cell: Cell, dataset: InductiveDataset, config: Config) -> Result:
         bundle = self._trained(cell, dataset, config)
-        case = Case(bundle, dataset, choose_device(self.device), self.threads)
+        evaluation = Evaluation(bundle, dataset, choose_device(self.device), self.threads)
         if cell.task == CLASSIFICATION:
-            judged = judge_test(case)
-            report = classification_report(case, judged.result, ("relation",), judged=judged)
+            report = classification_report(evaluation, classify_with_probabilities(evaluation))
         else:
             full = self.sources.full_graph(cell.dataset)
-            # Of a model whose answers rules have a say in, network and rules are measured by themselves too.
-            ranked = rank_test(case, RankingProtocol(), full, with_parts=config.model.ensemble)
-            report = ranking_report(case, ranked, BY, full)
-        training = {name: value for name, value in bundle.metrics.items() if name != "history"}
-        return {**report, "model": cell.model, "training": training}
+            # Of an ensemble, network and rules are measured by themselves too.
+            ranked = rank_test(evaluation, RankingProtocol(), full, with_parts=config.model.ensemble)
+            report = ranking_report(evaluation, ranked, BY, full)
+        return {**reduced(report), "model": cell.model, "training": reduced_training(bundle.metrics)}
 
     def _trained(self, cell: Cell, dataset: InductiveDataset, config: Config) -> Bundle:
         """The model of a cell: as an earlier process left it, or trained to its end."""
@@ -171,9 +163,8 @@ class Workshop:
             report=self.listener,
         )
         parts = fitted.bundle(dataset)
-        write_bundle(
-            folder / "model", replace(parts, metrics={**parts.metrics, **_effort(fitted, resumed)}), force=True
-        )
+        metrics = {**parts.metrics, **_effort(fitted, resumed)}
+        write_bundle(folder / "model", replace(parts, metrics=metrics), force=True)
         return read_bundle(folder / "model")
 
     def _resumable(self, folder: Path, identity: Identity) -> bool:
@@ -183,10 +174,10 @@ class Workshop:
         try:
             read_checkpoint(folder / CHECKPOINT, identity)
         except InputError as error:
-            self.say(f"the training that was begun cannot be gone on with and starts anew: {error.problem}")
+            self.notify(f"the training that was begun cannot be gone on with and starts anew: {error.problem}")
             remove_training(folder)
             return False
-        self.say("going on with the training that was begun")
+        self.notify("going on with the training that was begun")
         return True
 
     def _hide_work(self) -> None:
@@ -196,11 +187,7 @@ class Workshop:
                 partial.write_text("*\n", encoding="ascii")
 
 
-def _names_of(cell: Cell) -> Report:
-    return {"what": cell.what, "cell": cell.name, "label": cell.label, "variant": cell.variant, "same_as": None}
-
-
-def _effort(fitted: Fitted, resumed: bool) -> Report:
+def _effort(fitted: Fitted, resumed: bool) -> Result:
     spent = sum(record.get("seconds", 0.0) for record in fitted.history)
     sizes = {"rules": len(fitted.model.rules), "virtual_triples": len(fitted.model.labels)}
     return {**sizes, "epochs_run": len(fitted.history), "epoch_seconds": round(spent, 1), "resumed": resumed}
@@ -217,7 +204,7 @@ def _ready_model(folder: Path, cell: Cell, digest: str) -> Bundle | None:
     return None
 
 
-def commit() -> Report | None:
+def commit() -> Result | None:
     """The commit of this program's own checkout, and whether its source was changed since; `None` outside of one.
 
     Where files were copied to a machine, the variable NEWCOMER_COMMIT may name their commit: it alone knows.

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from newcomer.evaluation.plots import need_matplotlib
-from newcomer.files import fresh_file
+from newcomer.evaluation.plots import need_matplotlib, save_picture
 from newcomer.reproduction.plans import Plan, Run
 from newcomer.reproduction.stored import Result
 from newcomer.reproduction.tables import METRIC_NAMES, Row, figure_of, rows_of
@@ -39,16 +38,11 @@ def draw_shares(plan: Plan, results: Sequence[Result], path: Path) -> None:
     rows = rows_of(results)
     size = len(plan.metrics), len(plan.runs)
     figure, panels = pyplot.subplots(*size, figsize=(4.2 * size[1], 3.2 * size[0]), squeeze=False)
-    try:
-        for metric, across in zip(plan.metrics, panels, strict=True):
-            for run, axes in zip(plan.runs, across, strict=True):
-                _draw(axes, share_lines(run, rows, metric))
-                axes.set(title=f"FB15K {run.title}-R", xlabel="R (%)", ylabel=f"{METRIC_NAMES[metric]} (%)")
-        figure.tight_layout()
-        with fresh_file(path) as partial:
-            figure.savefig(partial, format="png", dpi=130, metadata={"Software": None})
-    finally:
-        pyplot.close(figure)
+    for metric, across in zip(plan.metrics, panels, strict=True):
+        for run, axes in zip(plan.runs, across, strict=True):
+            _draw(axes, share_lines(run, rows, metric))
+            axes.set(title=f"FB15K {run.title}-R", xlabel="R (%)", ylabel=f"{METRIC_NAMES[metric]} (%)")
+    save_picture(figure, path)
 
 
 def _draw(axes: Any, lines: Mapping[str, Points]) -> None:

@@ -1,19 +1,15 @@
 """What a cell measures that needs no training: figures of a data set, and how rules rank by themselves."""
 
-import platform
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from newcomer import __version__
 from newcomer.config import Config
 from newcomer.data.dataset import parts_of
 from newcomer.data.describe import describe, neighbours_per_predicted_fact
-from newcomer.evaluation.metrics import MEASURED
-from newcomer.evaluation.ranking import RankingProtocol, RankingResult, ceiling, evaluate_under
-from newcomer.evaluation.report import Report, figures_of, headline, json_ready, rows_by
+from newcomer.evaluation.measure import headline
+from newcomer.evaluation.ranking import RankingProtocol, evaluate_under
+from newcomer.evaluation.report import Report, breakdown_rows, ceiling_report, figures_of, json_ready, versions
 from newcomer.graph import Graph, Ids, InductiveDataset, Overlay
 from newcomer.models.grounding import ground
 from newcomer.reproduction.plans import Cell
@@ -24,7 +20,7 @@ from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.training.preparation import mined_rules
 
-BY = ("class", "facts", "frequency", "evidence")  # breakdowns of few rows
+BY = ("evidence",)  # the breakdown that the page takes a row of
 
 
 def core_of(cell: Cell) -> Report:
@@ -38,33 +34,20 @@ def core_of(cell: Cell) -> Report:
         "candidates": None,
         "seed": cell.seed,
         "metrics": {},
+        "versions": versions(),
+        "device": "cpu",
     }
-
-
-def _circumstances() -> Report:
-    versions = {"newcomer": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    return {"preset": None, "encoder": None, "decoder": None, "versions": versions, "device": "cpu"}
 
 
 def statistics_report(cell: Cell, source: Source, threads: int | None) -> Report:
     """Counts of a data set, and a newcomer's neighbours for each fact asked, before and after rules add to them."""
     assert cell.config is not None
     described, dataset = describe(source.loaded), source.dataset
-    rows = {role: len(triples) for role, triples in parts_of(dataset).items()}
-    rows |= {role: part.rows for role, part in source.loaded.parts.items()}
-    report = {
-        **core_of(cell),
-        "counts": {
-            **rows,
-            "newcomers": described.test_newcomers,
-            "entities": described.entities,
-            "relations": described.relations,
-            "distinct": described.triples,
-        },
-        **_neighbours(dataset, cell.config, threads),
-        **_circumstances(),
-    }
-    return json_ready(report)
+    counts: Report = {role: len(triples) for role, triples in parts_of(dataset).items()}
+    counts |= {role: part.rows for role, part in source.loaded.parts.items()}
+    counts |= {"newcomers": described.test_newcomers, "entities": described.entities}
+    counts |= {"relations": described.relations, "distinct": described.triples}
+    return json_ready({**core_of(cell), "counts": counts, **_neighbours(dataset, cell.config, threads)})
 
 
 def _neighbours(dataset: InductiveDataset, config: Config, threads: int | None) -> Report:
@@ -95,17 +78,15 @@ def rules_report(cell: Cell, dataset: InductiveDataset, full: Graph | None, thre
     ranker = RuleScorer(RuleRanker.of(rules), Overlay.of_dataset(dataset), thread_count(threads))
     protocols = [RankingProtocol(filter=name) for name in (("known",) if full is None else ("known", "full"))]
     known, *rest = map(headline, evaluate_under(dataset, ranker, protocols, full=full))
+    others = ({**figures_of(one, 0), "breakdowns": breakdown_rows(BY, one, dataset)} for one in rest)
     report = {
         **core_of(cell),
-        "filter": known.protocol.filter,
+        **figures_of(known, 0),
         "candidates": known.protocol.candidates,
-        **_figures(known),
-        "also": next((_named(other, dataset, full) for other in rest), None),
-        "ceiling": None if full is None else _ceiling(known, dataset, full),
         "ties": known.protocol.ties,
-        "breakdowns": rows_by(BY, known, dataset, full),
+        "also": next(others, None),
+        "ceiling": ceiling_report(dataset, full, known.queries),
         "rule_count": len(rules),
-        **_circumstances(),
     }
     return json_ready(report)
 
@@ -113,20 +94,3 @@ def rules_report(cell: Cell, dataset: InductiveDataset, full: Graph | None, thre
 def _mining_plan(mining: Mapping[str, Any]) -> MiningPlan:
     kinds = tuple(Kind[name.upper()] for name in mining["kinds"])
     return MiningPlan(**{**mining, "kinds": kinds})
-
-
-def _named(result: RankingResult, dataset: InductiveDataset, full: Graph | None) -> Report:
-    rows = rows_by(BY, result, dataset, full)
-    return {"filter": result.protocol.filter, **_figures(result), "breakdowns": rows}
-
-
-def _figures(result: RankingResult) -> Report:
-    generator = np.random.default_rng(0)
-    intervals = {name: asdict(result.interval(name, generator)) for name in MEASURED}
-    return {"metrics": figures_of(result), "intervals": intervals, "queries": len(result.queries)}
-
-
-def _ceiling(known: RankingResult, dataset: InductiveDataset, full: Graph) -> Report:
-    best = ceiling(dataset, full, queries=known.queries)
-    metrics = {name: best[name] for name in MEASURED}
-    return {"filter": "known", "candidates": "seen", "metrics": metrics}

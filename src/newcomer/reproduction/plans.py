@@ -1,9 +1,9 @@
 """What to run for each table of the paper: plans are TOML files, and a plan is a list of cells.
 
 A plan names models (a preset and what differs from it, or a way to mine rules) and runs: data sets x models x protocols
-x seeds. A *cell* is one of these combinations. Its name is made of them and is the name of its file in the results:
+x seeds. A *cell* is one of these combinations. Its name is made of them:
 
-    WHAT-DATASET-MODEL[-VARIANT]-PROTOCOL-SEED
+    TABLE-DATASET-MODEL[-VARIANT]-PROTOCOL-SEED
 
 All settings of a cell follow from the plan, so a finished cell can be told from one that was run with other settings.
 """
@@ -58,7 +58,7 @@ class Run:
 class Plan:
     """A table: one of the paper, or one of ours."""
 
-    what: str
+    table: str
     task: str
     title: str
     about: str
@@ -67,17 +67,12 @@ class Plan:
     models: Mapping[str, Model] = field(hash=False)
     runs: tuple[Run, ...]
 
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """All data sets, in the order of the plan."""
-        return tuple(dict.fromkeys(name for run in self.runs for name in run.datasets))
-
 
 @dataclass(frozen=True)
 class Cell:
     """One model on one data set under one protocol with one seed."""
 
-    what: str
+    table: str
     task: str
     dataset: str
     label: str
@@ -89,7 +84,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return f"{self.what}-{self.dataset}-{self.label}-{self.protocol}-{self.seed}"
+        return f"{self.table}-{self.dataset}-{self.label}-{self.protocol}-{self.seed}"
 
     @property
     def model(self) -> str:
@@ -106,12 +101,10 @@ class Cell:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings that matter, as JSON can hold them."""
-        if self.config is not None and self.is_trained:
-            return self.config.to_dict()
-        if self.config is not None:
-            stated = self.config.to_dict()
-            return {name: stated[name] for name in ("preset", "protocol", "seed", "rules")}
-        return {"protocol": self.protocol, "seed": self.seed, "mining": dict(self.mining or {})}
+        if self.config is None:
+            return {"protocol": self.protocol, "seed": self.seed, "mining": dict(self.mining or {})}
+        stated = self.config.to_dict()
+        return stated if self.is_trained else {name: stated[name] for name in ("preset", "protocol", "seed", "rules")}
 
     @cached_property
     def settings_hash(self) -> str:
@@ -128,36 +121,42 @@ def read_toml(*place: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def load_plan(what: str) -> Plan:
+def load_plan(table: str) -> Plan:
     """The plan of this name; a wrong name is answered with the nearest right one."""
-    if what not in PLANS:
-        raise unknown_name("table", what, (*PLANS, "report"))
-    stated = read_toml("plans", f"{what}.toml")
-    models = {label: _model(label, table) for label, table in stated["models"].items()}
-    runs = tuple(
-        Run(
-            title=table.get("title", ""),
-            datasets=tuple(table["datasets"]),
-            models=tuple(table["models"]),
-            protocols=tuple(table["protocols"]),
-            seeds=table["seeds"],
-        )
-        for table in stated["runs"]
-    )
+    if table not in PLANS:
+        raise unknown_name("table", table, (*PLANS, "report"))
+    stated = read_toml("plans", f"{table}.toml")
+    models = {label: _model(label, model) for label, model in stated["models"].items()}
+    runs = tuple(map(_run, stated["runs"]))
     metrics = tuple(stated["metrics"])
-    return Plan(what, stated["task"], stated["title"], stated["about"], metrics, stated["layout"], models, runs)
+    return Plan(table, stated["task"], stated["title"], stated["about"], metrics, stated["layout"], models, runs)
 
 
-def _model(label: str, table: Mapping[str, Any]) -> Model:
-    changes = tuple(table.get("set", ()))
-    return Model(label, table.get("preset"), table.get("ablation"), changes, table.get("mining"))
+def _model(label: str, stated: Mapping[str, Any]) -> Model:
+    changes = tuple(stated.get("set", ()))
+    return Model(label, stated.get("preset"), stated.get("ablation"), changes, stated.get("mining"))
 
 
-def cells_of(plan: Plan, changes: Sequence[str] = ()) -> list[Cell]:
-    """All cells of a plan, each once, with some settings of the trained models changed."""
-    return _distinct(
-        cell for run in plan.runs for protocol in run.protocols for cell in _of_run(plan, run, protocol, None, changes)
+def _run(stated: Mapping[str, Any]) -> Run:
+    datasets, models, protocols = (tuple(stated[name]) for name in ("datasets", "models", "protocols"))
+    return Run(stated.get("title", ""), datasets, models, protocols, stated["seeds"])
+
+
+def cells_of(
+    plan: Plan, protocol: str | None = None, seeds: int | None = None, changes: Sequence[str] = ()
+) -> list[Cell]:
+    """The cells of a plan, each once.
+
+    ``protocol``: all under this one; models for which the plan names it have the seeds that it names for it. ``seeds``:
+    so many of every trained model. ``changes``: of settings of the trained models.
+    """
+    cells = (
+        cell
+        for run in _under(plan.runs, protocol)
+        for each in run.protocols
+        for cell in _of_run(plan, run, each, seeds, changes)
     )
+    return list({cell.name: cell for cell in cells}.values())
 
 
 def chosen_cells(
@@ -167,22 +166,13 @@ def chosen_cells(
     only: Sequence[str] = (),
     changes: Sequence[str] = (),
 ) -> list[Cell]:
-    """The cells to run.
-
-    ``protocol``: all under this one; models for which the plan names it have the seeds that it names for it. ``seeds``:
-    so many of every trained model. ``only``: those whose name has one of these parts.
-    """
+    """The cells to run, as `cells_of`; with ``only`` those whose name has one of these parts."""
     _check(protocol, seeds, changes)
-    cells = _distinct(
-        cell
-        for run in _under(plan.runs, protocol)
-        for each in run.protocols
-        for cell in _of_run(plan, run, each, seeds, changes)
-    )
+    cells = cells_of(plan, protocol, seeds, changes)
     kept = [cell for cell in cells if not only or any(fnmatchcase(cell.name, f"*{part}*") for part in only)]
     if not kept:
         asked = " or ".join(map(shown, only)) if only else f"the protocol {protocol}"
-        raise OptionError(f"no cell of {plan.what} is of {asked}; see their names with: --dry-run")
+        raise OptionError(f"no cell of {plan.table} is of {asked}; see their names with: --dry-run")
     return kept
 
 
@@ -195,7 +185,7 @@ def _check(protocol: str | None, seeds: int | None, changes: Sequence[str]) -> N
         name = text.partition("=")[0].strip()
         if name in DECIDED:
             raise OptionError(f"{name} cannot be set for a plan's cells; {DECIDED[name]}")
-    with_overrides(load_preset("default"), changes)  # a wrong name or value is said before anything is read
+    with_overrides(load_preset("default"), changes)  # a wrong name or value is an error before anything is read
 
 
 def _under(runs: Sequence[Run], protocol: str | None) -> list[Run]:
@@ -224,7 +214,7 @@ def _of_run(plan: Plan, run: Run, protocol: str, seeds: int | None, changes: Seq
 
 
 def _cell(plan: Plan, model: Model, dataset: str, protocol: str, seed: int, changes: Sequence[str]) -> Cell:
-    place = plan.what, plan.task, dataset, model.label, protocol, seed
+    place = plan.table, plan.task, dataset, model.label, protocol, seed
     if model.preset is None:
         return Cell(*place, mining=model.mining)
     config = load_preset(model.preset)
@@ -232,7 +222,3 @@ def _cell(plan: Plan, model: Model, dataset: str, protocol: str, seed: int, chan
         config = ablation(config, model.ablation)
     config = with_overrides(config, [*model.changes, f"protocol={protocol}", f"seed={seed}", *changes])
     return Cell(*place, config=config, overrides=(*model.changes, *changes))
-
-
-def _distinct(cells: Iterator[Cell]) -> list[Cell]:
-    return list({cell.name: cell for cell in cells}.values())

@@ -1,69 +1,152 @@
-"""Results as files: one JSON object a cell, found by name."""
+"""Results as files: a JSON file a table of the plans, and in it a row a cell.
 
+A row holds what the page shows of a cell and how it came about: table, data set, model, protocol, seed, figures with
+their intervals, epochs and validation of the training, all settings, what differs from the preset, hashes of settings
+and data, commit, versions and device. `newcomer evaluate` on the same model reports more than is kept here.
+"""
+
+import fcntl
 import json
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from newcomer.config import SECTIONS, completed, setting_names
 from newcomer.data.catalogue import entry, names
-from newcomer.errors import InputError
+from newcomer.errors import InputError, OutputError
+from newcomer.files import fresh_file
 from newcomer.reproduction.plans import Cell
 
 Result = dict[str, Any]
-RIVALS = "training.softmax_negatives"
-IDLE_WITHOUT = {  # what a setting does nothing without
+
+KEPT = (
+    *("task", "dataset", "model", "protocol", "filter", "candidates", "ties", "seed", "metrics", "queries", "ceiling"),
+    *("thresholds", "made_up_negatives", "counts", "neighbours", "rule_count", "evaluation_seed", "versions", "device"),
+)
+KEPT_OF_TRAINING = ("epochs", "epochs_run", "epoch_seconds", "resumed", "rules", "virtual_triples", "validation")
+UNLINKED = ("evidence", "not linked")  # the breakdown and its group that the page shows
+NEGATIVES = "training.softmax_negatives"
+INACTIVE_WITHOUT = {  # settings that change nothing while one of these is off
     "training.propagation_steps": ("model.propagation",),
     "model.propagate_newcomers": ("model.propagation", "model.graph_statistics"),
 }
 
 
-def read_results(folder: Path) -> Iterator[Result]:
+def reduced(report: Mapping[str, Any]) -> Result:
+    """What is kept of a report of `newcomer.evaluation.report`."""
+    row: Result = {name: report[name] for name in KEPT if name in report}
+    if "intervals" in report:
+        row["intervals"] = _ends(report["intervals"])
+    also = report.get("also")
+    if also is not None:
+        groups = (group for group in also["breakdowns"] if (group["by"], group["group"]) == UNLINKED)
+        unlinked = next(({name: group[name] for name in also["metrics"]} for group in groups), None)
+        row["also"] = {**_part(also), "unlinked": unlinked}
+    for part in ("network", "rules"):
+        if report.get(part):
+            row[part] = [_part(figures) for figures in report[part]]
+    if report.get("calibration"):
+        errors = {name: part for name, part in report["calibration"].items() if name in ("shown", "first", "triples")}
+        row["calibration"] = {n: {e: part[e] for e in ("ece_before", "ece_after")} for n, part in errors.items()}
+    return row
+
+
+def _part(figures: Mapping[str, Any]) -> Result:
+    return {"filter": figures["filter"], "metrics": figures["metrics"], "intervals": _ends(figures["intervals"])}
+
+
+def _ends(intervals: Mapping[str, Mapping[str, float]]) -> dict[str, list[float]]:
+    return {metric: [interval["low"], interval["high"]] for metric, interval in intervals.items()}
+
+
+def reduced_training(metrics: Mapping[str, Any]) -> Result:
+    """What is kept of how a model was trained."""
+    return {name: metrics[name] for name in KEPT_OF_TRAINING if name in metrics}
+
+
+def read_results(folder: Path) -> list[Result]:
     """All results of a folder, in the order of their names."""
-    for path in sorted(folder.glob("*.json")):
-        yield read_result(path)
+    found = [result for path in folder.glob("*.json") for result in _read_table(path)]
+    return sorted(found, key=lambda result: str(result["cell"]))
 
 
-def read_result(path: Path) -> Result:
-    """The result of a cell."""
+def read_result(folder: Path, cell: Cell) -> Result | None:
+    """The result of a cell; None where there is none."""
+    path = folder / f"{cell.table}.json"
+    results = _read_table(path) if path.exists() else []
+    return next((result for result in results if result["cell"] == cell.name), None)
+
+
+def write_result(result: Result, folder: Path) -> None:
+    """Put a result into the file of its table, in place of an older one of the same cell."""
+    path = folder / f"{result['table']}.json"
+    with _locked(folder):
+        rows = {row["cell"]: row for row in (_read_table(path) if path.exists() else [])}
+        rows[result["cell"]] = result
+        lines = (json.dumps(rows[name], ensure_ascii=False, allow_nan=False) for name in sorted(rows))
+        with fresh_file(path) as partial:
+            partial.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time: the files hold the results of many cells, which may be run side by side."""
     try:
-        report = json.loads(path.read_bytes())
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror}); choose another --results") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _read_table(path: Path) -> list[Result]:
+    try:
+        rows = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:160]
-        raise InputError(path, f"is no result of a cell ({reason})", hint="delete it and run the cell again") from None
-    if not isinstance(report, dict) or report.get("cell") != path.stem:
-        raise InputError(path, "is no result of a cell of this name", hint="move it elsewhere")
-    return report
+        hint = "delete it and run the table again"
+        raise InputError(path, f"is no file of results ({reason})", hint=hint) from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("table") == path.stem for row in rows):
+        raise InputError(path, "is no file of results of a table of this name", hint="move it elsewhere")
+    return rows
 
 
 def changed_settings(stored: Result, cell: Cell) -> str:
-    """In words what a result was made with that is not so of the cell now."""
+    """In words which settings of a result are not those of the cell now; empty where all are."""
     if stored.get("config_sha256") == cell.settings_hash:
-        return _other_verdicts(stored, cell)
-    both = stored.get("settings", {}), cell.settings
-    then, now = (_that_matter(_flat(one), cell.dataset) for one in both)
+        return ""
+    both = completed(_known(stored.get("settings", {}))), cell.settings
+    then, now = (_effective(_flat(one), cell.dataset) for one in both)
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
-    if not differing and "settings" in stored:
-        return _other_verdicts(stored, cell)
-    return f"it was run with other settings ({', '.join(differing[:4])}{', ...' if len(differing) > 4 else ''})"
+    more = ", ..." if len(differing) > 4 else ""
+    return f"it was run with other settings ({', '.join(differing[:4])}{more})" if differing else ""
 
 
-def _other_verdicts(stored: Result, cell: Cell) -> str:
-    """Whether a network's triples were true by their scores, before they were by its probabilities."""
-    by_scores = stored.get("thresholds") == "newcomers" and not stored.get("made_up_negatives")
-    is_network = cell.config is not None and not cell.config.model.triple_classifier
-    return "verdicts were by scores, where a network's are by probabilities now" if by_scores and is_network else ""
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what this version has no setting for: nothing can be compared with it."""
+    named = setting_names()
+    return {
+        name: {inner: one for inner, one in value.items() if f"{name}.{inner}" in named} if name in SECTIONS else value
+        for name, value in settings.items()
+    }
 
 
-def _that_matter(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+def _effective(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     """Settings by their full names, without those that change nothing."""
     found = {
         name: value
         for name, value in settings.items()
-        if all(settings.get(needed) is not False for needed in IDLE_WITHOUT.get(name, ()))
+        if all(settings.get(needed) is not False for needed in INACTIVE_WITHOUT.get(name, ()))
     }
-    known = entry(dataset).entities if dataset in names() else None
-    if known is not None and (found.get(RIVALS) or known) >= known:  # everyone, however many more there might be
-        found.pop(RIVALS, None)
+    entities = entry(dataset).entities if dataset in names() else None
+    if entities is not None and (found.get(NEGATIVES) or entities) >= entities:
+        found.pop(NEGATIVES, None)  # all entities, however many more were asked for
     return found
 
 

@@ -10,25 +10,16 @@ from typing import Any
 
 from newcomer.reproduction.stored import Result
 
-METRIC_NAMES = {
-    "mr": "MR",
-    "mrr": "MRR",
-    "hits@1": "Hits@1",
-    "hits@3": "Hits@3",
-    "hits@10": "Hits@10",
-    "accuracy": "accuracy",
-    "train": "train",
-    "aux": "aux",
-    "newcomers": "newcomers",
-    "valid": "valid",
-    "test": "test",
-    "neighbours_before": "before",
-    "neighbours_after": "after",
-}
-RATIOS = ("neighbours_before", "neighbours_after")
+RATIOS = {"neighbours_before": "before", "neighbours_after": "after"}
 COUNTS = ("train", "aux", "newcomers", "valid", "test")
+METRIC_NAMES = {
+    **{"mr": "MR", "mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "accuracy": "accuracy"},
+    **{name: name for name in COUNTS},
+    **RATIOS,
+}
 NONE = "-"
 
+Figures = Mapping[str, Any]  # of a result or a part of it: ``metrics`` and ``intervals``
 Paper = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 
 
@@ -63,64 +54,37 @@ def rows_of(results: Sequence[Result], order: Sequence[tuple[str, str, str]] = (
     return [Row(*key, tuple(found)) for key, found in groups.items() if found]
 
 
-def figure_of(row: Row, metric: str) -> Figure | None:
-    """A metric of a row; `None` where a result lacks it."""
-    return _over_seeds(row.results, metric)
-
-
-def full_figure_of(row: Row, metric: str) -> Figure | None:
-    """The same under the full filter."""
-    others = [other for result in row.results for other in _under_full_filter(result)]
-    return _over_seeds(others, metric) if len(others) == len(row.results) else None
-
-
-def unlinked_figure_of(row: Row, metric: str) -> Figure | None:
-    """The same of questions whose answer no known fact ties to the newcomer, though their relation was observed."""
-    others = [other for result in row.results for other in _under_full_filter(result)]
-    found = [{"metrics": group} for other in others for group in other.get("breakdowns", ()) if _is_unlinked(group)]
-    return _over_seeds(found, metric) if len(found) == len(row.results) else None
-
-
-def _under_full_filter(result: Result) -> Sequence[Mapping[str, Any]]:
-    other = result.get("also")
-    return [other] if other is not None and other["filter"] == "full" else []
-
-
-def _is_unlinked(group: Mapping[str, Any]) -> bool:
-    return (group["by"], group["group"]) == ("evidence", "not linked")
-
-
-def part_figure_of(row: Row, part: str, metric: str) -> Figure | None:
-    """What the network or the rules of a model answer by themselves, under the known filter."""
-    found = [one for result in row.results for one in _parts(result, part) if one["filter"] == "known"]
-    return _over_seeds(found, metric) if len(found) == len(row.results) else None
-
-
-def _parts(result: Result, part: str) -> Sequence[Mapping[str, Any]]:
-    return result.get(part) or ()
-
-
-def _over_seeds(results: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
-    values = [_value(result, metric) for result in results]
+def figure_of(row: Row, metric: str, part: str = "ours") -> Figure | None:
+    """A metric of a row, or of one of the `PARTS` of its results; `None` where a result lacks it."""
+    found = [figures for result in row.results for figures in _part(result, part)]
+    values = [_value(figures, metric) for figures in found]
     known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+    if not known or len(known) < len(row.results):
         return None
     if len(known) > 1:
         return Figure(sum(known) / len(known), min(known), max(known))
-    interval = (results[0].get("intervals") or {}).get(metric)
-    if interval is None or interval["low"] is None:
+    low, high = found[0].get("intervals", {}).get(metric) or (None, None)
+    if low is None or high is None:
         return Figure(known[0])
-    return Figure(known[0], in_paper_units(metric, interval["low"]), in_paper_units(metric, interval["high"]))
+    return Figure(known[0], in_paper_units(metric, low), in_paper_units(metric, high))
 
 
-def _value(result: Mapping[str, Any], metric: str) -> float | None:
+def _part(result: Result, part: str) -> Sequence[Figures]:
+    full = [other for other in [result.get("also")] if other is not None and other["filter"] == "full"]
+    if part == UNLINKED:
+        return [{"metrics": other["unlinked"]} for other in full if other.get("unlinked")]
+    if part in ALONE:
+        return [figures for figures in result.get(ALONE[part]) or () if figures["filter"] == "known"]
+    return full if part == FULL else [result]
+
+
+def _value(figures: Figures, metric: str) -> float | None:
     if metric in COUNTS:
-        value = result["counts"][metric]
+        value = figures["counts"][metric]
         return None if value is None else float(value)
     if metric in RATIOS:
-        ratios = result["neighbours"] or {}
-        return ratios.get(metric.removeprefix("neighbours_"))
-    value = result["metrics"].get(metric)
+        return (figures["neighbours"] or {}).get(RATIOS[metric])
+    value = figures["metrics"].get(metric)
     return None if value is None else in_paper_units(metric, value)
 
 
@@ -129,7 +93,7 @@ def in_paper_units(metric: str, value: float) -> float:
     return value if metric == "mr" else 100 * value
 
 
-def digits_of(metric: str) -> int:
+def _digits(metric: str) -> int:
     """Digits behind the point, as the paper prints them."""
     if metric in RATIOS:
         return 2
@@ -138,7 +102,7 @@ def digits_of(metric: str) -> int:
 
 def shown_number(metric: str, value: float | None) -> str:
     """A number as it is printed, or a dash."""
-    return NONE if value is None else f"{value:z,.{digits_of(metric)}f}"
+    return NONE if value is None else f"{value:z,.{_digits(metric)}f}"
 
 
 def shown_figure(metric: str, figure: Figure | None) -> str:
@@ -155,10 +119,16 @@ def shown_difference(metric: str, figure: Figure | None, published: float | None
     """Ours minus the paper's, with its sign; taken before rounding."""
     if figure is None or published is None:
         return NONE
-    return f"{figure.value - published:+z,.{digits_of(metric)}f}"
+    return f"{figure.value - published:+z,.{_digits(metric)}f}"
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table: the first column to the left, all others to the right."""
     lines = [titles, ["---", *("--:" for _ in titles[1:])], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# The lines of figures that a row may have, and where a result has those of an ensemble's parts.
+FULL, UNLINKED = "ours, full filter", "full filter, unlinked pairs"
+ALONE = {"network alone": "network", "rules alone": "rules"}
+PARTS = ("ours", FULL, UNLINKED, *ALONE)

@@ -19,13 +19,13 @@ import numpy as np
 from newcomer.errors import DatasetError
 from newcomer.evaluation.breakdown import facts_groups, known_facts
 from newcomer.evaluation.calibration import (
+    AnswerRecorder,
     Answers,
     Calibration,
     Curve,
-    Overheard,
     ask,
+    classifier_evidence,
     fit_curve,
-    judged_evidence,
     triple_evidence,
 )
 from newcomer.evaluation.classification import (
@@ -54,7 +54,7 @@ def calibrate(
     Where there is a ``judge``, triples are left to it.
     """
     true = _true(exam, source)
-    heard = Overheard(scorer, exam.dataset, true, shares)
+    heard = AnswerRecorder(scorer, exam.dataset, true, shares)
     for _ in ask(heard, exam.queries.entity, exam.queries.relation, len(exam.dataset.entities)):
         pass
     answers = heard.answers()
@@ -78,7 +78,7 @@ def _triples_curve(
     if judge is None:
         evidence = triple_evidence(exam.dataset, scorer, triples)
     else:
-        evidence = judged_evidence(judge.triple_scores(triples.heads, triples.relations, triples.tails))
+        evidence = classifier_evidence(judge.triple_scores(triples.heads, triples.relations, triples.tails))
     return fit_curve(evidence, triples.labels > 0, triples.relations, np.arange(len(triples)))
 
 

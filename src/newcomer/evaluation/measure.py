@@ -1,0 +1,246 @@
+"""A trained model measured on the test part of a data set: its answers ranked, or its triples classified."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from newcomer.data.cut import CutDataset, FactsCut
+from newcomer.errors import DatasetError, OptionError, shown
+from newcomer.evaluation.alignment import AlignedModel, rule_scorer_for, scorer_for
+from newcomer.evaluation.calibration import Answers, Probabilities
+from newcomer.evaluation.classification import ClassificationResult, RelationThresholds, classify, reclassified
+from newcomer.evaluation.ranking import (
+    FILTERS,
+    Progress,
+    RankingProtocol,
+    RankingResult,
+    align,
+    evaluate_under,
+    queries_of,
+)
+from newcomer.evaluation.reliability import (
+    answer_probabilities,
+    answers_of_triples,
+    recorder,
+    shown_answers,
+    triple_probabilities,
+)
+from newcomer.evaluation.stored import calibration_of, decides_by_probability, thresholds_in
+from newcomer.graph import Graph, InductiveDataset, Mask
+from newcomer.models.bundle import Bundle, dataset_hash
+from newcomer.models.scorer import Scorer
+
+RANKING, CLASSIFICATION = TASKS = ("link-prediction", "triple-classification")
+NEWCOMERS, PROBABILITIES, VALID = THRESHOLDS = ("newcomers", "probabilities", "valid")  # what thresholds are found on
+HALF = RelationThresholds(0.5)  # of probabilities
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A model and the data set it is measured on; the seed is that of resampling and of made-up triples.
+
+    With a ``cut``, newcomers are known by fewer facts than the data set has of them. ``thresholds`` are those for
+    newcomers, which the model was stored with, those of valid, or none where a probability of a half makes a triple
+    true. Unless stated, test's newcomers are classified by probabilities, where a network has learned them from
+    labels, else by the thresholds for newcomers, where the model has any; all others by those of valid.
+    """
+
+    bundle: Bundle
+    dataset: InductiveDataset
+    device: torch.device
+    threads: int | None = None
+    seed: int = 0
+    cut: FactsCut | None = None
+    thresholds: str | None = None
+
+    @property
+    def thresholds_from(self) -> str:
+        """What the thresholds were found on."""
+        if self.thresholds is not None:
+            return self.thresholds
+        stored = thresholds_in(self.bundle, self.dataset.relations) is not None
+        if not (stored and len(self.dataset.test_newcomers)):
+            return VALID
+        return PROBABILITIES if decides_by_probability(self.bundle.metrics, self.bundle.config) else NEWCOMERS
+
+    @property
+    def stored_thresholds(self) -> RelationThresholds | None:
+        """Those of the model, where they are to be used."""
+        if self.thresholds_from == VALID:
+            return None
+        if self.thresholds_from == PROBABILITIES:
+            calibration = calibration_of(self.bundle)
+            if calibration is None or calibration.triples is None:
+                raise OptionError(
+                    "the model's probabilities of triples are not calibrated: it was trained without validation; pass "
+                    "--thresholds valid, or train it again"
+                )
+            return HALF
+        stored = thresholds_in(self.bundle, self.dataset.relations)
+        if stored is None:
+            raise OptionError(
+                "the model has no thresholds for newcomers: it was trained without validation, or before there were "
+                "any; pass --thresholds valid, or train it again"
+            )
+        return stored
+
+    @cached_property
+    def visible(self) -> InductiveDataset:
+        """The data set with the facts that the model may see."""
+        if self.cut is None:
+            return self.dataset
+        cut = self.cut.of(self.dataset)
+        _check_untrained(self.bundle, cut)
+        return cut
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """A fresh one: two models get the same questions, and one alone the same as beside others."""
+        return np.random.default_rng(self.seed)
+
+
+def _check_untrained(bundle: Bundle, dataset: CutDataset) -> None:
+    """Refuse to withhold from a model what it was trained on."""
+    facts = dataset.withheld
+    trained_on = align(bundle.observed, dataset).contains(facts.heads, facts.relations, facts.tails)
+    if trained_on.any():
+        count = f"{int(trained_on.sum()):,} of the {len(facts):,}"
+        raise OptionError(
+            f"the model was trained on {count} facts that the cut to {dataset.cut.most} would withhold; "
+            "leave out --known-facts, or train under the protocol inductive or refreshed"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RankedTest:
+    """All questions of test as the model ranks them and, where asked for, its parts by themselves.
+
+    Of the filters the one that was asked for comes first. A model has rules or not; where they take no part in its
+    answers, it is the network alone.
+    """
+
+    model: list[RankingResult]
+    network: list[RankingResult]
+    rules: list[RankingResult]
+    unknown: int  # questions about newcomers along a relation that the model does not have
+    shown: Answers  # what a user would be shown in answer to the questions that make the figures
+    probabilities: Probabilities | None  # of these answers, where the model is calibrated
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifiedTest:
+    """Test triples as true or false, and how probable each is."""
+
+    result: ClassificationResult
+    triples: Answers
+    probabilities: Probabilities | None  # of these triples, where the model is calibrated
+
+
+def check_same_data(bundle: Bundle, dataset: InductiveDataset, run: Path, place: str) -> None:
+    """Refuse another data set than the one trained on."""
+    stated = bundle.manifest
+    if dataset_hash(dataset) != stated.dataset_hash:
+        raise DatasetError(
+            f"{place}: is not the data set {shown(stated.dataset_name)} that {run} was trained on (its content has "
+            "another hash); name the place of that one with --data, or pass --any-data to evaluate on this one"
+        )
+
+
+def default_task(dataset: InductiveDataset) -> str:
+    """Classification where test says which triples are false, else ranking."""
+    return RANKING if dataset.test.labels is None else CLASSIFICATION
+
+
+def rank_test(
+    evaluation: Evaluation,
+    protocol: RankingProtocol,
+    full: Graph | None = None,
+    with_parts: bool = False,
+    progress: Progress | None = None,
+) -> RankedTest:
+    """Rank the answers of test under a protocol, and with a full graph under the other filter too, in one pass."""
+    if full is None and protocol.filter == "full":
+        raise OptionError("the filter 'full' needs a graph of all true triples; name it with --full-graph")
+    other = "known" if protocol.filter == "full" else "full"
+    protocols = [protocol] if full is None else [protocol, replace(protocol, filter=other)]
+    bundle, dataset, queries = evaluation.bundle, evaluation.visible, queries_of(evaluation.dataset)
+
+    def ranked(scorer: Scorer) -> list[RankingResult]:
+        return evaluate_under(dataset, scorer, protocols, full, queries, progress)
+
+    with limited_threads(evaluation.threads):
+        scorer = scorer_for(bundle, dataset, evaluation.device, evaluation.threads)
+        recorded = recorder(scorer, dataset, FILTERS[protocol.filter](dataset, full))
+        by_model, network = ranked(recorded), scorer.embedding
+        by_network = ranked(network) if with_parts and network is not None else []
+    has_rules = len(bundle.rules) > 0  # without any, only frequencies would be left to rank by
+    by_rules = ranked(rule_scorer_for(bundle, dataset, evaluation.threads)) if with_parts and has_rules else []
+    asked = headline(by_model[0]).queries
+    answers = shown_answers(recorded, scorer, asked)
+    probabilities = answer_probabilities(answers, calibration_of(bundle), scorer.alignment.relations)
+    unknown = int((~scorer.alignment.knows(asked.relation)).sum())
+    return RankedTest(by_model, by_network, by_rules, unknown, answers, probabilities)
+
+
+@contextmanager
+def limited_threads(threads: int | None) -> Iterator[None]:
+    """Within the block torch has so many threads; None leaves it as many as it has."""
+    before = torch.get_num_threads()
+    try:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def headline(result: RankingResult) -> RankingResult:
+    """The questions that make the figures: those about newcomers, or all where there is none."""
+    about_newcomers = result.queries.group == "newcomer"
+    return result.take(about_newcomers) if about_newcomers.any() else result
+
+
+def outside_headline(result: RankingResult) -> RankingResult:
+    """The questions that `headline` leaves out."""
+    groups = result.queries.group
+    left_out: Mask = (groups == "seen") & (groups == "newcomer").any()
+    return result.take(left_out)
+
+
+def classify_test(evaluation: Evaluation) -> ClassificationResult:
+    """The test triples as true or false, by the thresholds of the evaluation."""
+    if evaluation.thresholds_from == PROBABILITIES:
+        return classify_with_probabilities(evaluation).result
+    return _classified(evaluation)[1]
+
+
+def classify_with_probabilities(evaluation: Evaluation) -> ClassifiedTest:
+    """As `classify_test`, with the probabilities of the triples."""
+    scorer, result = _classified(evaluation)
+    with limited_threads(evaluation.threads):
+        triples = answers_of_triples(scorer, evaluation.visible, result)
+    calibration = calibration_of(evaluation.bundle)
+    probabilities = triple_probabilities(triples, calibration, scorer.alignment.relations)
+    if evaluation.thresholds_from == PROBABILITIES and probabilities is not None:
+        result = reclassified(result, _of_all(result, scorer, probabilities), HALF, evaluation.generator)
+    return ClassifiedTest(result, triples, probabilities)
+
+
+def _of_all(result: ClassificationResult, scorer: AlignedModel, probabilities: Probabilities) -> Probabilities:
+    """The probabilities of all triples: 0 along a relation that the model lacks."""
+    known = scorer.alignment.knows(result.triples.relations)
+    everything = np.zeros(len(known))
+    everything[known] = probabilities
+    return everything
+
+
+def _classified(evaluation: Evaluation) -> tuple[AlignedModel, ClassificationResult]:
+    dataset = evaluation.visible
+    with limited_threads(evaluation.threads):
+        scorer = scorer_for(evaluation.bundle, dataset, evaluation.device, evaluation.threads)
+        return scorer, classify(dataset, scorer, evaluation.generator, evaluation.stored_thresholds)
