@@ -38,7 +38,6 @@ from newcomer.config.settings import (
     TrainingConfig,
     check_setting,
     setting_names,
-    unknown_setting,
 )
 
 __all__ = [
@@ -67,6 +66,5 @@ __all__ = [
     "read_config",
     "setting_names",
     "to_toml",
-    "unknown_setting",
     "with_overrides",
 ]

@@ -34,7 +34,7 @@ from newcomer.models.ensemble import KINDS, features_of
 from newcomer.models.grounding import ground, ground_seen, limits_of
 from newcomer.models.propagation.network import PATHS, Propagation
 from newcomer.models.propagation.own import propagation_of
-from newcomer.models.triple_classifier import JUDGE
+from newcomer.models.triple_classifier import PREFIX
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors, about_those
 
@@ -138,7 +138,7 @@ def load_model(
     labels = beside(bundle, LABELS, place)
     labels = torch.empty(0, device=place) if labels is None else labels
     _check_count("labels for", labels, len(graph.virtual))
-    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((JUDGE, PATHS))]
+    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((PREFIX, PATHS))]
     tensors = {name: torch.from_numpy(bundle.weights[name].copy()) for name in own}
     try:
         model.load_state_dict(tensors)

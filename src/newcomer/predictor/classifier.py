@@ -13,8 +13,7 @@ import numpy as np
 from newcomer.evaluation.calibration import Curve, evidence, judged_evidence, uncalibrated
 from newcomer.graph import Graph, TripleArray, Vocabulary, concatenate
 from newcomer.models.bundle import Thresholds
-from newcomer.models.triple_classifier import Judge as Network
-from newcomer.models.triple_classifier import TripleClassifierScorer
+from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer
 from newcomer.predictor.answers import Verdict
 from newcomer.predictor.engine import InferenceEngine, Scores
 from newcomer.predictor.fact_store import Triple
@@ -32,7 +31,7 @@ class Judge:
         state: State,
         curve: Curve | None,
         limits: Thresholds | None,
-        network: Network | None = None,
+        network: TripleClassifier | None = None,
     ) -> None:
         self.mind, self.state, self.curve, self.limits, self.network = mind, state, curve, limits, network
 
@@ -54,7 +53,7 @@ class Judge:
         needed = self.mind.blend is not None or self.curve is not None
         return self.mind.scores(self.state, head, relation) if needed else None
 
-    def _judged(self, facts: Sequence[Triple], network: Network) -> list[Verdict]:
+    def _judged(self, facts: Sequence[Triple], network: TripleClassifier) -> list[Verdict]:
         """One a triple, by the judge."""
         state, relations = self.state, np.array([self.mind.names.relation(fact[1]) for fact in facts], dtype=np.int32)
         heads, tails = (np.array([state.candidate(fact[end]) for fact in facts], dtype=np.int32) for end in (0, 2))

@@ -35,7 +35,7 @@ from newcomer.models.propagation.network import PATHS, Propagation
 from newcomer.models.propagation.own import path_weights
 from newcomer.models.serialisation import inferred_by, weights_of
 from newcomer.models.threads import one_thread
-from newcomer.models.triple_classifier import Judge, TripleClassifierScorer, triple_classifier_weights
+from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer, triple_classifier_weights
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 from newcomer.training.calibration import calibrate, newcomer_thresholds
@@ -102,7 +102,7 @@ class Fitted:
     neighbors: VirtualNeighbors | None
     history: list[Figures]
     metrics: dict[str, Any]
-    judge: Judge | None = None  # of triples
+    triple_classifier: TripleClassifier | None = None
     paths: Propagation | None = None  # what they say, where they have a say
 
     @property
@@ -116,7 +116,7 @@ class Fitted:
             inferred = inferred_by(
                 self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
             )
-        judged = {} if self.judge is None else triple_classifier_weights(self.judge)
+        judged = {} if self.triple_classifier is None else triple_classifier_weights(self.triple_classifier)
         told = {} if self.paths is None else path_weights(self.paths)
         # Where false triples were made up, a verdict goes by its probability, which was learned from the same ones.
         found = self.metrics.get(THRESHOLDS, {"made_up": True})
@@ -264,7 +264,7 @@ class _Run:
         self.state.blend = _blend_of(weights, self._voices)
         self.state.blended = exam.grade(ensemble_learner.blended(weights))
 
-    def _judge(self, world: World) -> Judge | None:
+    def _judge(self, world: World) -> TripleClassifier | None:
         """A judge that practised on what is trained on, where the data set says what is false."""
         if self.habit is None:
             return None
@@ -272,7 +272,7 @@ class _Run:
         return learn_triple_classifier(world.prepared.dataset.observed, self.habit, self.config.seed)
 
     def _calibrate(
-        self, exam: HoldOut, ensemble_learner: EnsembleLearner, source: InductiveDataset, judge: Judge | None
+        self, exam: HoldOut, ensemble_learner: EnsembleLearner, source: InductiveDataset, judge: TripleClassifier | None
     ) -> None:
         """See how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating probabilities")
@@ -375,7 +375,7 @@ class _Run:
         }
 
     def _fitted(
-        self, trainer: Trainer, world: World, trained_on: str, judge: Judge | None, paths: Propagation | None
+        self, trainer: Trainer, world: World, trained_on: str, judge: TripleClassifier | None, paths: Propagation | None
     ) -> Fitted:
         state, prepared = self.state, world.prepared
         history = [{name: value for name, value in record.items() if name != "seconds"} for record in state.history]

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from newcomer.config import SECTIONS, Config, check_setting, setting_names, unknown_setting
+from newcomer.config import SECTIONS, Config, check_setting, setting_names
 from newcomer.errors import InputError, OptionError, shown, unknown_name
 
 PARTS = ("choices", "low", "high", "step", "log")
@@ -186,7 +186,7 @@ def space_of(name: str, stated: Mapping[str, Any]) -> Space:
 
 
 def _dimension(name: str, entry: Any) -> Dimension:
-    _check_name(name)
+    _check_name(name, entry)
     if not isinstance(entry, Mapping):
         raise OptionError(f"{name} is {shown(entry)}, but must be a table with choices, or with low and high")
     for part in entry:
@@ -199,9 +199,11 @@ def _dimension(name: str, entry: Any) -> Dimension:
     return _range(name, entry)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, entry: Any) -> None:
     if name not in setting_names():
-        raise unknown_setting(name)
+        probe: dict[str, Any] = {}
+        _put(probe, name, entry)
+        Config.from_dict(probe)  # says which name is near
     if name in FIXED:
         raise OptionError(f"{name} cannot be searched: trials would no longer be comparable; leave it out")
 
