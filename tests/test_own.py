@@ -15,7 +15,7 @@ from newcomer.models.propagation.network import Propagation, propagation_edges
 from newcomer.models.propagation.own import Asked, Paths, PathScorer, path_weights, propagation_of
 from newcomer.models.serialisation import ensemble_weights_of, load_model, paths_of
 from newcomer.training import propagation as path_training
-from newcomer.training.checkpoint import learned_paths
+from newcomer.training.checkpoint import began_with_propagation
 from newcomer.training.journal import CHECKPOINT
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.propagation import FURTHER, PropagationTrainer, carried_over
@@ -149,9 +149,9 @@ def test_what_was_decided_when_a_training_began_stays_when_it_goes_on_elsewhere(
     resumed = fitted_with("model.propagation=auto", folder=tmp_path, resume=True)
     learned = resumed.paths is not None
     assert resumed.config.model.propagation is learned is (begun == "yes")
-    assert learned_paths(tmp_path / "nothing") is None
+    assert began_with_propagation(tmp_path / "nothing") is None
     (tmp_path / "broken").write_bytes(b"no checkpoint")
-    assert learned_paths(tmp_path / "broken") is None
+    assert began_with_propagation(tmp_path / "broken") is None
 
 
 def test_a_fit_says_what_it_decided():

@@ -37,6 +37,7 @@ from newcomer.config.settings import (
     RulesConfig,
     TrainingConfig,
     check_setting,
+    flat_settings,
     setting_names,
 )
 
@@ -61,6 +62,7 @@ __all__ = [
     "ablation",
     "check_setting",
     "config_hash",
+    "flat_settings",
     "load_preset",
     "preset_names",
     "read_config",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from newcomer.config import flat_settings
 from newcomer.data.catalogue import entry, names
 from newcomer.errors import InputError
 from newcomer.reproduction.plans import Cell
@@ -40,7 +41,7 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     if stored.get("config_sha256") == cell.settings_hash:
         return _other_verdicts(stored, cell)
     both = stored.get("settings", {}), cell.settings
-    then, now = (_that_matter(_flat(one), cell.dataset) for one in both)
+    then, now = (_that_matter(flat_settings(one), cell.dataset) for one in both)
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     if not differing and "settings" in stored:
         return _other_verdicts(stored, cell)
@@ -65,12 +66,3 @@ def _that_matter(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     if known is not None and (found.get(RIVALS) or known) >= known:  # everyone, however many more there might be
         found.pop(RIVALS, None)
     return found
-
-
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    named: dict[str, Any] = {}
-    for name, value in settings.items():
-        named |= (
-            {f"{name}.{inner}": one for inner, one in value.items()} if isinstance(value, Mapping) else {name: value}
-        )
-    return named

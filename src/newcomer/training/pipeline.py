@@ -45,7 +45,7 @@ from newcomer.training.checkpoint import (
     Identity,
     RunState,
     Tensors,
-    learned_paths,
+    began_with_propagation,
     model_tensors,
     restore_model,
     restore_trainer,
@@ -168,7 +168,7 @@ def decided(
     config: Config, dataset: InductiveDataset, place: torch.device, folder: Path | None, resume: bool
 ) -> Config:
     """The settings with what they leave to the machine decided, as it was when a training that is resumed began."""
-    before = learned_paths(folder / CHECKPOINT) if resume and folder is not None else None
+    before = began_with_propagation(folder / CHECKPOINT) if resume and folder is not None else None
     return settled(config, dataset, place, before)
 
 
@@ -193,9 +193,9 @@ class _Run:
         exam = hold_out_newcomers(dataset, self.config, full)
         given = None if rules is None else renamed_rules(rules, dataset, exam.dataset)
         world = self.world(exam.dataset, given, newcomers=True)
-        if not state.exam:
+        if not state.validation:
             self.listener.stage("asking the rules alone")
-            state.exam = self._about(exam, world.prepared)
+            state.validation = self._about(exam, world.prepared)
         trainer = self._trainer(world)
         while state.epoch < training.epochs and state.stale < training.patience:
             record = self._epoch(trainer)
@@ -208,7 +208,7 @@ class _Run:
         restore_model(trainer, _part_of(self.journal.tensors, BEST))
         paths = self._paths(world)
         ensemble_learner = self._weighing(trainer, world, paths)
-        if self.config.model.ensemble and not state.blend:
+        if self.config.model.ensemble and not state.feature_weights:
             self._blend(exam, ensemble_learner)
         judge = self._judge(world)
         if not state.calibration:
@@ -224,20 +224,20 @@ class _Run:
         if begun := _part_of(others, BEGUN):
             with self.journal.fitting():
                 trainer.begin_with(begun)
-        if self.state.path_step:
+        if self.state.propagation_step:
             with self.journal.fitting():
                 trainer.restore(others)
             others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
         with one_thread():
-            while self.state.path_step < trainer.steps:
+            while self.state.propagation_step < trainer.steps:
                 with memory_in_words(FOR_PATHS):
-                    loss = trainer.step(self.state.path_step)
-                self.state.path_step += 1
-                if self.state.path_step % KEPT_EVERY == 0 or self.state.path_step == trainer.steps:
-                    where = f"step {self.state.path_step} of learning what paths say"
+                    loss = trainer.step(self.state.propagation_step)
+                self.state.propagation_step += 1
+                if self.state.propagation_step % KEPT_EVERY == 0 or self.state.propagation_step == trainer.steps:
+                    where = f"step {self.state.propagation_step} of learning what paths say"
                     check_finite(float(loss), where, "take another seed, or set model.propagation=false")
                     self.journal.keep({**others, **trainer.tensors()})
-                self.listener.step(self.state.path_step, trainer.steps)
+                self.listener.step(self.state.propagation_step, trainer.steps)
         return trainer.network
 
     def _begun(self, world: World, learned: tuple[Propagation, Vocabulary] | None) -> Tensors:
@@ -261,8 +261,8 @@ class _Run:
         """Weigh the network against the rules, and grade both together."""
         self.listener.stage("ensemble_learner network and rules")
         weights = ensemble_learner.learned_from(exam)
-        self.state.blend = _blend_of(weights, self._voices)
-        self.state.blended = exam.grade(ensemble_learner.blended(weights))
+        self.state.feature_weights = _blend_of(weights, self._voices)
+        self.state.ensemble = exam.grade(ensemble_learner.blended(weights))
 
     def _judge(self, world: World) -> TripleClassifier | None:
         """A judge that practised on what is trained on, where the data set says what is false."""
@@ -278,7 +278,9 @@ class _Run:
         self.listener.stage("calibrating probabilities")
         blended, seed = self.config.model.ensemble, self.config.seed
         scorer = (
-            ensemble_learner.blended(_weights(self.state.blend, self._voices)) if blended else ensemble_learner.network
+            ensemble_learner.blended(_weights(self.state.feature_weights, self._voices))
+            if blended
+            else ensemble_learner.network
         )
         judging = (
             None
@@ -291,7 +293,7 @@ class _Run:
     def final(self, world: World, epochs: int, learned: tuple[Propagation, Vocabulary] | None = None) -> Fitted:
         """Train a fresh model on everyone for a number of epochs; paths go on from what a search ``learned``."""
         if self.state.phase != "final":
-            self.state.phase, self.state.epoch, self.state.path_step = "final", 0, 0
+            self.state.phase, self.state.epoch, self.state.propagation_step = "final", 0, 0
             self.journal.tensors = self._begun(world, learned)
         trainer = self._trainer(world)
         while self.state.epoch < epochs:
@@ -382,12 +384,16 @@ class _Run:
         metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
         if state.best:
             metrics["epochs"] = state.best_epoch
-            metrics["validation"] = {**state.exam, "epoch": state.best_epoch, "model": state.blended or state.best}
-            if state.blended:
+            metrics["validation"] = {
+                **state.validation,
+                "epoch": state.best_epoch,
+                "model": state.ensemble or state.best,
+            }
+            if state.ensemble:
                 metrics["validation"]["network"] = state.best
         blend = None
         if self.config.model.ensemble:
-            metrics["blend"] = state.blend or _first_blend(self._voices)
+            metrics["blend"] = state.feature_weights or _first_blend(self._voices)
             blend = _weights(metrics["blend"], self._voices)
         if state.calibration:
             metrics[CALIBRATION] = state.calibration
