@@ -39,7 +39,7 @@ from newcomer.training.ensemble_weights import Examples, examples, weights_for
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import Fitted, fit
 from newcomer.training.propagation import PropagationTrainer
-from newcomer.training.runtime import DEVICES, choose_device, settled, steady
+from newcomer.training.runtime import DEVICES, choose_device, deterministic, settled
 
 RULE_VOICES = ("order", "confidence", "odds")
 TOGETHER = {  # what is left out at once
@@ -136,7 +136,7 @@ def paths_of(exam: HoldOut, config: Config, device: torch.device) -> Scorer | No
     if not config.model.propagation:
         return None
     observed, seen = exam.dataset.observed, int(exam.dataset.is_seen.sum())
-    with steady(device, 1):
+    with deterministic(device, 1):
         silent = device.type == "cpu" and stays_local(observed, seen)  # as a training decides it
         trainer = PropagationTrainer(observed, seen, config.training.propagation_steps, config.seed, device, silent)
         for number in range(trainer.steps):

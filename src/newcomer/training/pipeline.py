@@ -62,9 +62,9 @@ from newcomer.training.propagation import PropagationTrainer, carried_over
 from newcomer.training.runtime import (
     check_finite,
     choose_device,
+    deterministic,
     memory_in_words,
     settled,
-    steady,
     torch_threads,
 )
 from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
@@ -112,7 +112,7 @@ class Fitted:
 
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
-        with steady(self.labels.device, torch_threads(source, self.config, None)):
+        with deterministic(self.labels.device, torch_threads(source, self.config, None)):
             inferred = inferred_by(
                 self.model, self.labels, self.graph, self.neighbors, self.dataset, self.rules, self.config
             )
@@ -152,7 +152,7 @@ def fit(
     place = choose_device(device)
     config = decided(config, dataset, place, folder, resume)
     identity = Identity.of(dataset, config, rules)
-    with steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
+    with deterministic(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         habit = corruption_of(dataset) if config.model.triple_classifier else None
         run = _Run(config, place, threads, report or Listener(), journal, habit)
         if config.training.validation_rate == 0:
