@@ -1,8 +1,8 @@
-"""From a data set to what a model learns from: the protocol's facts, the rules, and the virtual neighbours.
+"""From a data set to what a model is trained on: the protocol's facts, the rules, and the virtual neighbours.
 
     inductive      rules from the observed graph, which alone is trained on
     refreshed      rules from the observed graph and the newcomers' facts; all else as before
-    transductive   the newcomers' facts belong to the observed graph: everyone is seen, and trained on
+    transductive   the newcomers' facts belong to the observed graph: all entities are seen, and trained on
 
 Everything here follows from the data, the settings and the seed, and is stored with a model only to save time.
 """
@@ -48,19 +48,19 @@ def prepare(
     progress: Progress | None = None,
     newcomers: bool = True,
 ) -> Prepared:
-    """Mine (unless rules are given) and ground; without ``newcomers`` only what is trained on is grounded."""
+    """Mine rules (unless given) and ground them; without ``newcomers`` for the seen entities only."""
     check_trainable(dataset)
     mined = rules is None
     if rules is None:
         rules = mined_rules(dataset, config, threads, progress)
     dataset = under_protocol(dataset, config.protocol)
     seen = ground_seen(rules, dataset.observed, config, threads)
-    arrived = ground(rules, dataset.own_facts, dataset.newcomers, config, threads) if newcomers else None
-    return Prepared(dataset, rules, seen, arrived, mined)
+    of_newcomers = ground(rules, dataset.own_facts, dataset.newcomers, config, threads) if newcomers else None
+    return Prepared(dataset, rules, seen, of_newcomers, mined)
 
 
 def check_trainable(dataset: InductiveDataset) -> None:
-    """Whether there is something to learn from, with seen entities in front."""
+    """Refuse a data set without observed facts, and one whose seen entities are not the first ids."""
     if len(dataset.observed) == 0:
         raise DatasetError(f"{dataset.name} has no observed facts to train on; give a data set with a train file")
     if len(dataset.newcomers) and int(dataset.newcomers.min()) < seen_count(dataset.observed):
@@ -94,7 +94,7 @@ def mined_rules(
 
 
 def renamed_rules(rules: RuleSet, source: InductiveDataset, target: InductiveDataset) -> RuleSet:
-    """The same rules in the ids of another data set; those that name something it lacks are dropped."""
+    """The same rules in the ids of another data set; those with a name that it lacks are dropped."""
     relations = _oriented_ids(source.relations, target.relations)
     entities = np.append(target.entities.ids(source.entities.names), NONE)  # no constant, id -1, stays none
     lost = np.zeros(len(rules), dtype=bool)

@@ -1,4 +1,4 @@
-"""What a search of settings may try, as data.
+"""The space of a search: which settings it tries, and which values.
 
     [model.dim]                  a setting, by its name
     choices = [64, 100, 200]     one of these
@@ -24,7 +24,7 @@ from newcomer.config import SECTIONS, Config, check_setting, setting_names
 from newcomer.errors import InputError, OptionError, shown, unknown_name
 
 PARTS = ("choices", "low", "high", "step", "log")
-# Trials with other values of these would be asked other questions, or would not be what is compared.
+# Trials with other values of these would be validated on other queries, or would not be comparable.
 FIXED = (
     "preset",
     "protocol",
@@ -60,7 +60,7 @@ class Dimension:
         return number if self.step is None else _plain(number)
 
     def size(self) -> int | None:
-        """How many values there are; `None` where there is no end of them."""
+        """How many values there are; `None` where there are infinitely many."""
         if self.choices:
             return len(self.choices)
         step = self._grid_step()
@@ -97,7 +97,7 @@ class Space:
         return tuple(one.name for one in self.dimensions)
 
     def grid_size(self) -> int | None:
-        """How many settings there are; `None` where there is no end of them."""
+        """How many settings there are; `None` where there are infinitely many."""
         sizes = [one.size() for one in self.dimensions]
         return None if None in sizes else math.prod(size or 0 for size in sizes)
 
@@ -181,7 +181,7 @@ def space_of(name: str, stated: Mapping[str, Any]) -> Space:
         else:
             entries[first] = inside
     if not entries:
-        raise OptionError("names no setting to search; write, say, [model.dim] and below it choices = [100, 200]")
+        raise OptionError("names no setting to search; write for example [model.dim] and below it choices = [100, 200]")
     return Space(name, tuple(_dimension(setting, entry) for setting, entry in entries.items()))
 
 
@@ -203,7 +203,7 @@ def _check_name(name: str, entry: Any) -> None:
     if name not in setting_names():
         probe: dict[str, Any] = {}
         _put(probe, name, entry)
-        Config.from_dict(probe)  # says which name is near
+        Config.from_dict(probe)  # names the nearest setting
     if name in FIXED:
         raise OptionError(f"{name} cannot be searched: trials would no longer be comparable; leave it out")
 
