@@ -39,7 +39,7 @@ from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import Listener, fit
 from newcomer.training.preparation import prepare
 from newcomer.training.propagation import PropagationTrainer
-from newcomer.training.runtime import steady
+from newcomer.training.runtime import deterministic
 
 CPU = torch.device("cpu")
 DATA, PRESET, EPOCHS = "fb15k-subject-10", "paper-fb15k", 2
@@ -251,7 +251,7 @@ def nearby_paths() -> Bar:
     graph = Graph.build(next(vocabularies), next(vocabularies), TripleArray(heads, relations, tails))
     taken = []
     for silent in (True, False):
-        with steady(CPU, 1):
+        with deterministic(CPU, 1):
             trainer = PropagationTrainer(graph, count, 100, 0, CPU, silent)
             trainer.step(0)
             taken.append(best_processor_seconds(2, functools.partial(trainer.step, 1)))
@@ -288,7 +288,7 @@ def take_steps(facts: int, fanout: int | None = None) -> None:
     graph = made_up(facts, np.random.default_rng(0))
     training_graph = build_graph_tensors(graph, graph.num_entities, None, CPU)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew: building the graph is no step
-    with steady(CPU, 1):
+    with deterministic(CPU, 1):
         trainer = _FewSteps(step_settings(facts, fanout), training_graph, CPU)
         seconds = best_processor_seconds(3, lambda: trainer.epoch(0)) / STEPS
     print(json.dumps({"seconds": seconds, "bytes": memory("VmHWM") - idle, "triples": len(graph)}))
@@ -352,7 +352,7 @@ def drawn_neighbours(facts: int, whole: dict[str, float]) -> list[Bar]:
 def fanout_matters() -> bool:
     graph = made_up(10 * FACTS_A_BATCH, np.random.default_rng(0))
     training_graph = build_graph_tensors(graph, graph.num_entities, None, CPU)
-    with steady(CPU, 1):
+    with deterministic(CPU, 1):
         settings = (step_settings(len(graph), fanout) for fanout in (None, 1))
         losses = {_FewSteps(config, training_graph, CPU).epoch(0).loss for config in settings}
     return len(losses) > 1

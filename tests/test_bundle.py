@@ -539,13 +539,13 @@ OTHER = Graph.build(Vocabulary(["a"]), Vocabulary(RELATIONS), TripleArray.empty(
 @pytest.mark.parametrize(
     ("changes", "kind", "problem"),
     [
-        ({"rules": make_rules()}, DatasetError, "the virtual neighbours speak of other rules"),
+        ({"rules": make_rules()}, DatasetError, "the virtual neighbours are of other rules"),
         (
             {"rules": RuleSet.of([Rule(Kind.EXISTS, 1, 3, head_constant=len(ODD))], 3)},
             DatasetError,
             "the table of rules has no rule in row 1: its head_constants is no entity",
         ),
-        ({"rules": RuleSet.empty(2)}, DatasetError, "the rules speak of 2 relations, but the observed graph has 3"),
+        ({"rules": RuleSet.empty(2)}, DatasetError, "the rules are of 2 relations, but the observed graph has 3"),
         ({"auxiliary": OTHER}, DatasetError, "the auxiliary facts have other vocabularies"),
         ({"observed": TWICE}, DatasetError, "a vocabulary of 2 names holds only 1 distinct"),
         ({"thresholds": Thresholds(0, {"hates": 1})}, DatasetError, "a threshold for the relation 'hates'"),

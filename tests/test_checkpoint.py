@@ -1,4 +1,4 @@
-"""Checkpoints: everything comes back to the bit, damage and strangers are named, a write is whole or not at all."""
+"""Checkpoints: everything comes back to the bit, damage and foreign files are named, a write is whole or not at all."""
 
 import json
 import os
@@ -45,7 +45,7 @@ STATE = RunState(
 )
 TENSORS: Tensors = {
     "model.a": torch.tensor([[1.5, -0.0], [float("nan"), 1e-45]]),
-    "adam.0.step": torch.tensor(7.0),
+    "optimiser.0.step": torch.tensor(7.0),
     "labels": torch.empty(0),
     "best.é": torch.arange(3),
 }
@@ -100,7 +100,7 @@ def test_a_trainer_goes_on_as_if_it_had_never_stopped(tmp_path):
     restore_trainer(resumed, tensors)
     assert same(trainer_tensors(trained(range(3, 5), resumed)), trainer_tensors(trained(range(5))))
     forgetful = Trainer(CONFIG, GRAPH, CPU)
-    restore_model(forgetful, tensors)  # without Adam's memory it goes elsewhere
+    restore_model(forgetful, tensors)  # without the optimiser's state it goes elsewhere
     assert not same(model_tensors(trained(range(3, 5), forgetful)), model_tensors(trained(range(5))))
 
 
@@ -151,7 +151,7 @@ def test_nothing_is_unpickled(tmp_path):
 
 
 @pytest.mark.parametrize("header", [None, "", "[]", "{}", "nonsense", "[" * 100_000, '{"format": "newcomer model"}'])
-def test_a_stranger_is_refused(tmp_path, header):
+def test_a_foreign_file_is_refused(tmp_path, header):
     save_file(TENSORS, tmp_path / "c", None if header is None else {"newcomer": header})
     refused(tmp_path / "c")
 
@@ -162,7 +162,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 
 
 def test_a_later_format_is_refused(path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 2)
+    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 3)
     write_checkpoint(path, IDENTITY, STATE, TENSORS)
     monkeypatch.undo()
     assert "is no checkpoint that this version of newcomer reads" in refused(path)

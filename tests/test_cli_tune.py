@@ -107,7 +107,7 @@ MISTAKES = [
     (["--space", "seeds.toml"], "seeds.toml: seed cannot be searched"),
     (["--preset", "papr"], "unknown preset 'papr'"),
     (["--set", "training.learning_rate=1"], "did you mean 'training.lr'?"),
-    (["--set", "training.validation_rate=0"], "a search needs newcomers to judge by"),
+    (["--set", "training.validation_rate=0"], "a search needs newcomers to validate on"),
     (["--trials", "0"], "--trials is 0, but must be an integer from 1"),
     (["--time-limit", "0"], "the time limit is 0 seconds, but must be above 0"),
     (["--device", "gpu"], "unknown device 'gpu'"),

@@ -14,11 +14,6 @@ from hypothesis import strategies as st
 from conftest import complaint
 from newcomer.config import (
     ABLATION_ROWS,
-    LOSSES,
-    MEASURES,
-    OPTIMISERS,
-    RULE_KINDS,
-    UNSEEN_SIDES,
     Config,
     ModelConfig,
     RulesConfig,
@@ -32,6 +27,7 @@ from newcomer.config import (
     to_toml,
     with_overrides,
 )
+from newcomer.config.settings import LOSSES, MEASURES, OPTIMISERS, RULE_KINDS, UNSEEN_SIDES
 from newcomer.data import split
 from newcomer.errors import InputError, OptionError
 from newcomer.rules import virtual_neighbors as neighbors

@@ -5,7 +5,6 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
-from newcomer.models.propagation.own import propagation_of
 from torch import Tensor
 
 from conftest import make_dataset
@@ -13,6 +12,8 @@ from newcomer.config import load_preset, with_overrides
 from newcomer.graph import InductiveDataset, Overlay
 from newcomer.models.propagation.frontier import cross_entropy, walked
 from newcomer.models.propagation.network import DIM, LAYERS, Propagation, PropagationEdges, propagation_edges
+from newcomer.models.propagation.scorer import PropagationScorer, propagation_of, propagation_weights
+from newcomer.models.serialisation import load_model
 from newcomer.training import cost_model as affording
 from newcomer.training.cost_model import affords_propagation, stays_local
 from newcomer.training.pipeline import fit

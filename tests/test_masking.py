@@ -1,4 +1,4 @@
-"""Facts of the busiest newcomers are hidden and asked for; what is hidden is true, and known to nobody."""
+"""Facts of the busiest newcomers are masked and asked for; what is masked is true, and stated nowhere."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from conftest import make_dataset
 from newcomer.data import load_dataset
 from newcomer.data.cut import FactsCut
 from newcomer.graph import InductiveDataset
-from newcomer.training import masking as hiding
+from newcomer.training import masking
 from newcomer.training.masking import mask_facts_of_busiest
 
 SAMPLE = load_dataset("sample")
@@ -21,13 +21,13 @@ def facts_of(dataset: InductiveDataset) -> set[Triple]:
 
 
 @pytest.fixture(autouse=True)
-def more_is_hidden(monkeypatch):
-    monkeypatch.setattr(hiding, "HIDDEN", 0.5)
+def more_is_masked(monkeypatch):
+    monkeypatch.setattr(masking, "MASKED", 0.5)
 
 
 @pytest.mark.parametrize("unseen", ["subject", "object", "both"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_what_is_hidden_is_asked_and_nothing_else_changes(unseen, seed):
+def test_what_is_masked_is_asked_and_nothing_else_changes(unseen, seed):
     left, queries = mask_facts_of_busiest(SAMPLE, unseen, 1_000, seed)
     hidden = facts_of(SAMPLE) - facts_of(left)
     assert facts_of(left) < facts_of(SAMPLE) and len(hidden) == len(queries) == len(left.withheld)
@@ -45,8 +45,8 @@ def test_those_asked_about_are_the_busiest():
     _, queries = mask_facts_of_busiest(SAMPLE, "both", 1_000, 0)
     asked = set(queries.entity.tolist())
     others = [count for one, count in told.items() if one not in asked]
-    assert min(told[one] for one in asked) >= max(others) and min(told[one] for one in asked) >= hiding.LEAST
-    assert sum(sorted(told.values(), reverse=True)[: len(asked) - 1]) < hiding.SHARE * sum(told.values())
+    assert min(told[one] for one in asked) >= max(others) and min(told[one] for one in asked) >= masking.LEAST
+    assert sum(sorted(told.values(), reverse=True)[: len(asked) - 1]) < masking.SHARE * sum(told.values())
 
 
 def test_draws_follow_from_the_seed_and_are_as_many_as_asked_for():
@@ -55,12 +55,12 @@ def test_draws_follow_from_the_seed_and_are_as_many_as_asked_for():
     assert facts_of(drawn[0][0]) == facts_of(drawn[1][0]) != facts_of(drawn[2][0])
 
 
-def test_where_nobody_is_busy_nothing_is_hidden(monkeypatch):
+def test_where_nobody_is_busy_nothing_is_masked(monkeypatch):
     few = [("x", "likes", name) for name in "abcd"]
     dataset = make_dataset(train=[("a", "likes", "b"), ("c", "likes", "d")], aux=few, test=[("a", "likes", "x")])
     left, queries = mask_facts_of_busiest(dataset, "subject", 10, 0)
     assert len(queries) == 0 and facts_of(left) == facts_of(dataset)
-    monkeypatch.setattr(hiding, "LEAST", 4)
+    monkeypatch.setattr(masking, "LEAST", 4)
     assert len(mask_facts_of_busiest(dataset, "subject", 10, 0)[1]) == 2
 
 

@@ -72,25 +72,6 @@ def test_a_trained_cell_says_what_it_is_and_how_it_came_about(made, results):
 
 
 @pytest.mark.parametrize(
-    ("what", "only", "section", "absent", "other"),
-    [
-        ("link-prediction", "fb15k-object-10-mean-inductive-0", "training", "optimiser", "lr"),
-        ("statistics", "fb15k-subject-10-rules", "rules", "max_constants", "min_confidence"),
-    ],
-)
-def test_a_result_older_than_a_setting_had_its_default(made, results, what, only, section, absent, other):
-    (cell,) = small_cells(what, only)
-    report = json.loads(json.dumps(runner(results, made).run(cell)))
-    del report["settings"][section][absent]
-    report["settings"][section]["gone"] = 7  # a setting that there is no more
-    write_result({**report, "config_sha256": "0" * 64}, results)
-    assert runner(results, made).status(cell).state == "done"
-    report["settings"][section][other] = 0.25
-    write_result({**report, "config_sha256": "0" * 64}, results)
-    assert runner(results, made).status(cell).why == f"it was run with other settings ({section}.{other})"
-
-
-@pytest.mark.parametrize(
     ("label", "changed"),
     [("default", "it was run with other settings (training.propagation_steps)"), ("default-cpu", "")],
 )
@@ -105,7 +86,7 @@ def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(lab
 @pytest.mark.parametrize(
     ("company", "changed"), [("no", ""), ("yes", "it was run with other settings (model.propagate_newcomers)")]
 )
-def test_whether_paths_are_wide_matters_only_where_all_is_heard(company, changed):
+def test_whether_newcomers_are_propagated_matters_only_with_graph_statistics(company, changed):
     changes = (f"model.graph_statistics={company}",)
     (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0", changes=changes)
     stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
@@ -116,7 +97,7 @@ def test_whether_paths_are_wide_matters_only_where_all_is_heard(company, changed
 @pytest.mark.parametrize(
     ("now", "changed"), [(15_000, ""), (9_000, "it was run with other settings (training.softmax_negatives)")]
 )
-def test_more_rivals_than_there_are_entities_are_everyone(now, changed):
+def test_more_softmax_negatives_than_entities_are_all(now, changed):
     (cell,) = small_cells(
         "link-prediction", "fb15k-subject-10-default-inductive-0", changes=(f"training.softmax_negatives={now}",)
     )

@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import make_dataset
-from newcomer.graph import InductiveDataset
+from conftest import complaint, make_dataset
+from newcomer.graph import InductiveDataset, Overlay
+from newcomer.models.propagation import gpu as fused
 from newcomer.models.propagation.network import Propagation
+from newcomer.models.propagation.scorer import PropagationScorer, propagation_weights
+from newcomer.models.serialisation import load_model
 from newcomer.training import propagation as path_training
+from newcomer.training.checkpoint import began_with_propagation
+from newcomer.training.journal import CHECKPOINT
+from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.propagation import FURTHER, Lesson, PropagationTrainer, carried_over
+from newcomer.training.runtime import memory_in_words, settled
 from nn_oracle import one_thread
-from training_world import world
+from training_world import FOLDED, StopAfter, Stopped, settings, weights, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 CPU = torch.device("cpu")
@@ -273,9 +280,9 @@ def test_what_was_decided_when_a_training_began_stays_when_it_goes_on_elsewhere(
     resumed = fitted_with("model.propagation=auto", folder=tmp_path, resume=True)
     learned = resumed.model.propagation is not None
     assert resumed.config.model.propagation is learned is (begun == "yes")
-    assert learned_paths(tmp_path / "nothing") is None
+    assert began_with_propagation(tmp_path / "nothing") is None
     (tmp_path / "broken").write_bytes(b"no checkpoint")
-    assert learned_paths(tmp_path / "broken") is None
+    assert began_with_propagation(tmp_path / "broken") is None
 
 
 def test_a_fit_says_what_it_decided():

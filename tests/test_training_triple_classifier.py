@@ -1,4 +1,4 @@
-"""Learning to tell true triples from false ones: how false ones are made, what a judge learns, how it is kept."""
+"""Learning to tell true triples from false ones: how false ones are made, what a classifier learns, how it is kept."""
 
 from dataclasses import replace
 from functools import cache
@@ -17,15 +17,15 @@ from newcomer.evaluation.classification import labelled, roc_auc
 from newcomer.evaluation.measure import Evaluation, classify_test, classify_with_probabilities
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, concatenate
 from newcomer.models.bundle import read_bundle, write_bundle
-from newcomer.models.pair_features import Numbers, Surroundings
+from newcomer.models.pair_features import Features, PairFeatures
 from newcomer.models.triple_classifier import (
-    Judge,
+    TripleClassifier,
     TripleClassifierScorer,
     triple_classifier_of,
     triple_classifier_weights,
 )
 from newcomer.predictor import Predictor
-from newcomer.training import triple_classifier as judging
+from newcomer.training import triple_classifier as training
 from newcomer.training.holdout import hold_out_newcomers
 from newcomer.training.pipeline import Fitted, fit
 from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
@@ -59,7 +59,7 @@ def fitted() -> tuple[InductiveDataset, Fitted]:
 
 
 @pytest.mark.parametrize(
-    ("false", "heads", "fitting"),
+    ("false", "heads", "type_constrained"),
     [
         ([("a", "r", "z"), ("b", "r", "z")], 0.0, True),  # tails are replaced, by those that r has
         ([("a", "r", "c"), ("b", "r", "a")], 0.0, False),
@@ -68,7 +68,7 @@ def fitted() -> tuple[InductiveDataset, Fitted]:
         ([("z", "r", "x"), ("a", "r", "c")], 0.5, False),
     ],
 )
-def test_a_habit_shows_in_what_is_false(false, heads, fitting):
+def test_how_triples_were_corrupted_shows_in_the_false_ones(false, heads, type_constrained):
     true = [("a", "r", "x"), ("b", "r", "y")]
     train = [("a", "s", "b"), ("c", "r", "w"), ("c", "r", "z"), ("y", "s", "x")]
     dataset = make_dataset(train=train, valid=[*true, *false])
@@ -76,10 +76,10 @@ def test_a_habit_shows_in_what_is_false(false, heads, fitting):
     named = [(dataset.entities[h], dataset.relations[r], dataset.entities[t]) for h, r, t in rows]
     labels = np.array([row in true for row in named], dtype=np.int8)
     valid = TripleArray(dataset.valid.heads, dataset.valid.relations, dataset.valid.tails, labels)
-    assert corruption_of(replace(dataset, valid=valid)) == Corruption(heads, fitting)
+    assert corruption_of(replace(dataset, valid=valid)) == Corruption(heads, type_constrained)
 
 
-def test_without_anything_false_there_is_no_habit():
+def test_without_false_triples_nothing_tells_how_they_are_made():
     assert corruption_of(world()) is None
     dataset = world()
     valid = TripleArray(*dataset.valid.rows.T, np.ones(len(dataset.valid), dtype=np.int8))
@@ -95,25 +95,25 @@ def asked_of(dataset: InductiveDataset) -> tuple[TripleArray, np.ndarray]:
     return TripleArray.of([*true, *false]), np.repeat([True, False], len(rows))
 
 
-def test_a_judge_learns_what_goes_together_though_facts_have_twins():
+def test_a_classifier_learns_what_goes_together_though_facts_have_twins():
     dataset = make_dataset(**town())
-    judge = learn_triple_classifier(dataset.observed, Corruption(0.0, fitting=True), seed=0)
+    classifier = learn_triple_classifier(dataset.observed, Corruption(0.0, type_constrained=True), seed=0)
     triples, probabilities = asked_of(dataset)
-    scores = TripleClassifierScorer(judge, dataset.observed).triple_scores(
+    scores = TripleClassifierScorer(classifier, dataset.observed).triple_scores(
         triples.heads, triples.relations, triples.tails
     )
     assert roc_auc(scores, probabilities) > 0.95
 
 
-def test_the_same_seed_gives_the_same_judge_whatever_was_drawn_before():
+def test_the_same_seed_gives_the_same_classifier_whatever_was_drawn_before():
     graph = make_dataset(**town(40)).observed
-    first = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, fitting=False), seed=3))
+    first = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=3))
     torch.rand(7)
     state = torch.random.get_rng_state()
-    again = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, fitting=False), seed=3))
+    again = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=3))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert first.keys() == again.keys() and all(np.array_equal(first[name], again[name]) for name in first)
-    other = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, fitting=False), seed=4))
+    other = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=4))
     assert not np.array_equal(
         first["triple_classifier.members.0.first.weight"], other["triple_classifier.members.0.first.weight"]
     )
@@ -122,17 +122,17 @@ def test_the_same_seed_gives_the_same_judge_whatever_was_drawn_before():
 def test_a_graph_of_one_pair_says_what_to_do():
     graph = make_dataset(train=[("a", "r", "b"), ("b", "r", "a")]).observed
     assert "set model.triple_classifier=false" in str(
-        complaint(learn_triple_classifier, graph, Corruption(0.0, fitting=False), 0)
+        complaint(learn_triple_classifier, graph, Corruption(0.0, type_constrained=False), 0)
     )
 
 
 def test_weights_of_another_number_of_relations_are_refused():
-    weights = triple_classifier_weights(Judge(3, 29))
+    weights = triple_classifier_weights(TripleClassifier(3, 29))
     assert triple_classifier_of({}, 3) is None and triple_classifier_of(weights, 3) is not None
     assert "train the model again" in str(complaint(triple_classifier_of, weights, 4))
 
 
-def test_a_model_keeps_its_judge_and_its_thresholds(tmp_path: Path):
+def test_a_model_keeps_its_triple_classifier_and_its_thresholds(tmp_path: Path):
     dataset, model = fitted()
     write_bundle(tmp_path / "m", model.bundle(dataset))
     bundle = read_bundle(tmp_path / "m")
@@ -175,14 +175,14 @@ def test_a_verdict_goes_by_all_that_newcomers_tell(tmp_path: Path):
     assert after[0].score != before.score and np.isfinite(after[1].score)
 
 
-def test_without_validation_a_verdict_is_by_the_odds_of_the_judge():
+def test_without_validation_a_verdict_is_by_the_odds_of_the_classifier():
     dataset = with_labels(world())
     model = fit(dataset, settings(*FOLDED, "training.validation_rate=0"), device="cpu")
     assert model.triple_classifier is not None and "thresholds" not in model.metrics
     assert model.bundle(dataset).thresholds is None
 
 
-def test_data_that_say_nothing_of_false_triples_have_no_judge():
+def test_data_that_say_nothing_of_false_triples_have_no_triple_classifier():
     model = fit(world(), settings(*FOLDED), device="cpu")
     assert model.triple_classifier is None and not any(
         name.startswith("triple_classifier.") for name in model.bundle(world()).weights
@@ -238,34 +238,34 @@ def test_probabilities_that_nobody_calibrated_say_what_to_do(tmp_path: Path):
     assert "pass --thresholds valid, or train it again" in str(complaint(classify_test, case))
 
 
-def test_no_observed_fact_is_practised_on_as_false(monkeypatch):
-    made, inner = [], judging._false_ones
+def test_no_observed_fact_is_an_example_of_false(monkeypatch):
+    made, inner = [], training._corrupted
 
     def watched(asked: TripleArray, observed: Graph, *rest: Any) -> TripleArray:
         made.append((len(asked), observed, inner(asked, observed, *rest)))
         return made[-1][-1]
 
-    monkeypatch.setattr(judging, "_false_ones", watched)
-    learn_triple_classifier(make_dataset(**town(40)).observed, Corruption(0.5, fitting=True), seed=0)
+    monkeypatch.setattr(training, "_corrupted", watched)
+    learn_triple_classifier(make_dataset(**town(40)).observed, Corruption(0.5, type_constrained=True), seed=0)
     assert any(len(false) < count for count, _, false in made), "some draws did happen to be facts"
     for _, observed, false in made:
         assert len(false) and not observed.contains(false.heads, false.relations, false.tails).any()
 
 
-def test_nothing_ties_the_two_of_a_true_triple_in_what_practice_looks_at(monkeypatch):
+def test_no_fact_links_the_ends_of_a_true_example(monkeypatch):
     asked = []
 
-    class Watched(Surroundings):
+    class Watched(PairFeatures):
         def __init__(self, graph: Graph) -> None:
             super().__init__(graph)
             self.graph = graph
 
-        def of(self, heads: Ids, tails: Ids) -> Numbers:
+        def of(self, heads: Ids, tails: Ids) -> Features:
             asked.append((self.graph, heads[: len(heads) // 2].tolist(), tails[: len(tails) // 2].tolist()))
             return super().of(heads, tails)
 
-    monkeypatch.setattr(judging, "Surroundings", Watched)
-    learn_triple_classifier(make_dataset(**town(40)).observed, Corruption(0.5, fitting=True), seed=0)
+    monkeypatch.setattr(training, "PairFeatures", Watched)
+    learn_triple_classifier(make_dataset(**town(40)).observed, Corruption(0.5, type_constrained=True), seed=0)
     assert len(asked) > 1
     for graph, heads, tails in asked:
         tied = {frozenset(row) for row in graph.triples.rows[:, ::2].tolist()}
@@ -276,8 +276,8 @@ def test_thresholds_are_found_without_knowing_what_is_asked(monkeypatch):
     known = []
 
     class Watched(TripleClassifierScorer):
-        def __init__(self, judge: Judge, facts: Graph) -> None:
-            super().__init__(judge, facts)
+        def __init__(self, classifier: TripleClassifier, facts: Graph) -> None:
+            super().__init__(classifier, facts)
             known.append(facts)
 
     monkeypatch.setattr("newcomer.training.pipeline.TripleClassifierScorer", Watched)

@@ -230,18 +230,18 @@ def test_a_signal_waits_for_the_end_of_work_on_the_study():
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:
-        with tuning._undisturbed():
+        with tuning._signals_deferred():
             signal.raise_signal(signal.SIGTERM)
             assert came == []
         assert came == [signal.SIGTERM]
-        with pytest.raises(KeyError), tuning._undisturbed():
+        with pytest.raises(KeyError), tuning._signals_deferred():
             signal.raise_signal(signal.SIGTERM)
             raise KeyError
         assert came == [signal.SIGTERM] * 2
     finally:
         signal.signal(signal.SIGTERM, before)
     with ThreadPoolExecutor(1) as pool:  # where handlers cannot be set
-        assert pool.submit(lambda: tuning._undisturbed().__enter__()).result() is None
+        assert pool.submit(lambda: tuning._signals_deferred().__enter__()).result() is None
 
 
 def test_settings_that_do_not_work_are_a_failed_trial(tmp_path):

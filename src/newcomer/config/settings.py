@@ -268,6 +268,15 @@ class Config(Settings):
 SECTIONS: dict[str, type[Settings]] = {"rules": RulesConfig, "model": ModelConfig, "training": TrainingConfig}
 
 
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of `Config.to_dict` by their full names, ``section.field``."""
+    named: dict[str, Any] = {}
+    for name, value in settings.items():
+        inside = value if isinstance(value, Mapping) else None
+        named |= {name: value} if inside is None else {f"{name}.{bare}": one for bare, one in inside.items()}
+    return named
+
+
 # What other tools, and earlier versions, call these settings.
 OTHER_NAMES = {
     "learning_rate": "training.lr",

@@ -12,9 +12,9 @@ from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, v
 
 
 def ground_seen(rules: RuleSet, observed: Graph, config: Config, threads: int | None = None) -> VirtualNeighbors | None:
-    """What the rules conclude about those who are trained on, from observed facts."""
-    everyone = np.arange(seen_count(observed), dtype=np.int32)
-    return ground(rules, Overlay.of(observed), everyone, config, threads)
+    """What the rules conclude about the seen entities, from observed facts."""
+    seen = np.arange(seen_count(observed), dtype=np.int32)
+    return ground(rules, Overlay.of(observed), seen, config, threads)
 
 
 def ground(

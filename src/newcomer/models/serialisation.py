@@ -35,7 +35,8 @@ from newcomer.models.grounding import ground_seen, limits_of
 from newcomer.models.propagation.network import PATHS
 from newcomer.models.propagation.scorer import propagation_of, propagation_weights
 from newcomer.models.trained import StoredNewcomers, TrainedModel
-from newcomer.models.triple_classifier import JUDGE, triple_classifier_of, triple_classifier_weights
+from newcomer.models.triple_classifier import PREFIX as TRIPLE_CLASSIFIER
+from newcomer.models.triple_classifier import triple_classifier_of, triple_classifier_weights
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
@@ -118,7 +119,7 @@ def load_model(bundle: Bundle, device: torch.device | None = None, threads: int 
     labels = _beside(bundle, LABELS, place)
     labels = torch.empty(0, device=place) if labels is None else labels
     _check_count("labels for", labels, len(graph.virtual))
-    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((JUDGE, PATHS))]
+    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((TRIPLE_CLASSIFIER, PATHS))]
     try:
         model.load_state_dict({name: torch.from_numpy(bundle.weights[name].copy()) for name in own})
     except RuntimeError as error:

@@ -13,7 +13,7 @@ from newcomer.models.embedding.model import Model
 from newcomer.models.embedding.newcomers import NewcomerEncoder
 from newcomer.models.ensemble import Weights
 from newcomer.models.propagation.network import Propagation
-from newcomer.models.triple_classifier import Judge
+from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
@@ -32,7 +32,7 @@ class TrainedModel:
     support: Tensor | None = None  # what rules add to their truth, before it is weighed, where that is known
     weights: Weights | None = None  # of the ensemble
     propagation: Propagation | None = None
-    triple_classifier: Judge | None = None
+    triple_classifier: TripleClassifier | None = None
 
     @property
     def num_seen(self) -> int:

@@ -1,4 +1,4 @@
-"""A judge: small networks that say from what is seen around two entities whether a relation holds between them."""
+"""The triple classifier: small networks that tell from features of a pair whether a relation holds between the two."""
 
 from collections.abc import Mapping
 
@@ -10,15 +10,17 @@ from torch.nn import functional
 
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, Ids
-from newcomer.models.pair_features import Surroundings, width_of
+from newcomer.models.pair_features import PairFeatures, feature_count
 
 MEMBERS, HIDDEN, RELATION = 4, 128, 16
 DROPPED = 0.1
-FURTHEST = 8.0  # standard deviations: what lies beyond was not practised on
+FURTHEST = 8.0  # standard deviations: features beyond are clipped, as none like them was trained on
+BATCH = 4096  # triples scored at once
+PREFIX = "triple_classifier."  # of the names of its weights
 
 
 class Member(nn.Module):
-    """One of the networks; they differ by how they started and by what they dropped."""
+    """One of the networks; they differ by their first weights and by dropout."""
 
     def __init__(self, num_relations: int, width: int) -> None:
         super().__init__()
@@ -27,16 +29,16 @@ class Member(nn.Module):
         self.second = nn.Linear(HIDDEN, HIDDEN)
         self.last = nn.Linear(HIDDEN, 1)
 
-    def forward(self, seen: Tensor, relations: Tensor) -> Tensor:
+    def forward(self, features: Tensor, relations: Tensor) -> Tensor:
         """(n,): log odds."""
-        hidden = functional.relu(self.first(torch.cat([seen, self.relations(relations)], dim=1)))
+        hidden = functional.relu(self.first(torch.cat([features, self.relations(relations)], dim=1)))
         hidden = functional.relu(self.second(functional.dropout(hidden, DROPPED, self.training)))
         odds: Tensor = self.last(hidden)
         return odds[:, 0]
 
 
-class Judge(nn.Module):
-    """Log odds that (head, relation, tail) is true, by numbers about its ends: the mean of what the members say."""
+class TripleClassifier(nn.Module):
+    """Log odds that (head, relation, tail) is true, by features of the pair (head, tail): the mean of the members'."""
 
     mean: Tensor
     scale: Tensor
@@ -47,58 +49,56 @@ class Judge(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("scale", torch.ones(width))
 
-    def measure(self, numbers: Tensor) -> None:
-        """Take note of how large the numbers are that will be learned from, (n, width)."""
-        self.mean = numbers.mean(dim=0)
-        self.scale = numbers.std(dim=0) + 0.01  # some never differ
+    def standardise_by(self, features: Tensor) -> None:
+        """Set mean and scale to those of the features that will be trained on, (n, width)."""
+        self.mean = features.mean(dim=0)
+        self.scale = features.std(dim=0) + 0.01  # some never differ
 
-    def each(self, numbers: Tensor, relations: Tensor) -> Tensor:
-        """(members, n): log odds by each, by numbers (n, width) and relations (n,)."""
-        seen = ((numbers - self.mean) / self.scale).clamp(-FURTHEST, FURTHEST)
-        return torch.stack([member(seen, relations) for member in self.members])
+    def by_member(self, features: Tensor, relations: Tensor) -> Tensor:
+        """(members, n): log odds by each, of features (n, width) and relations (n,)."""
+        standardised = ((features - self.mean) / self.scale).clamp(-FURTHEST, FURTHEST)
+        return torch.stack([member(standardised, relations) for member in self.members])
 
-    def forward(self, numbers: Tensor, relations: Tensor) -> Tensor:
+    def forward(self, features: Tensor, relations: Tensor) -> Tensor:
         """(n,): log odds by all."""
-        return self.each(numbers, relations).mean(dim=0)
-
-
-AT_ONCE = 4096  # triples that are judged together
-
-JUDGE = "triple_classifier."  # the names of its weights begin so
+        return self.by_member(features, relations).mean(dim=0)
 
 
 class TripleClassifierScorer:
-    """A judge at work: scores triples by all that is known, whoever told it."""
+    """Scores triples by a triple classifier and all known facts, newcomers' included."""
 
-    def __init__(self, judge: Judge, known: Graph) -> None:
-        self.judge, self.surroundings = judge, Surroundings(known)
+    def __init__(self, classifier: TripleClassifier, known: Graph) -> None:
+        self.classifier, self.features = classifier, PairFeatures(known)
 
     def triple_scores(self, heads: Ids, relations: Ids, tails: Ids) -> npt.NDArray[np.float64]:
         """(n,): log odds that each triple is true."""
         found = np.empty(len(heads), dtype=np.float64)
-        for start in range(0, len(heads), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            numbers = torch.from_numpy(self.surroundings.of(heads[part], tails[part]))
-            asked = torch.from_numpy(relations[part].astype(np.int64))
+        for start in range(0, len(heads), BATCH):
+            part = slice(start, start + BATCH)
+            features = torch.from_numpy(self.features.of(heads[part], tails[part]))
             with torch.no_grad():
-                found[part] = self.judge(numbers, asked).numpy()
+                found[part] = self.classifier(features, torch.from_numpy(relations[part].astype(np.int64))).numpy()
         return found
 
 
-def triple_classifier_weights(judge: Judge) -> dict[str, npt.NDArray[np.floating]]:
-    """Its numbers by name, as a model keeps them."""
-    return {f"{JUDGE}{name}": value.numpy() for name, value in judge.state_dict().items()}
+def triple_classifier_weights(classifier: TripleClassifier) -> dict[str, npt.NDArray[np.floating]]:
+    """Its weights by name, as a model stores them."""
+    return {f"{PREFIX}{name}": value.numpy() for name, value in classifier.state_dict().items()}
 
 
-def triple_classifier_of(weights: Mapping[str, npt.NDArray[np.floating]], num_relations: int) -> Judge | None:
-    """The judge that a model keeps, if it has one."""
-    own = {name.removeprefix(JUDGE): value for name, value in weights.items() if name.startswith(JUDGE)}
+def triple_classifier_of(
+    weights: Mapping[str, npt.NDArray[np.floating]], num_relations: int
+) -> TripleClassifier | None:
+    """The triple classifier among a model's stored weights, if there is one."""
+    own = {name.removeprefix(PREFIX): value for name, value in weights.items() if name.startswith(PREFIX)}
     if not own:
         return None
-    judge = Judge(num_relations, width_of(num_relations))
+    classifier = TripleClassifier(num_relations, feature_count(num_relations))
     try:
-        judge.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in own.items()})
+        classifier.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in own.items()})
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:160]
-        raise DatasetError(f"the judge does not fit the relations ({reason}); train the model again") from None
-    return judge.eval()
+        raise DatasetError(
+            f"the triple classifier does not fit the relations ({reason}); train the model again"
+        ) from None
+    return classifier.eval()

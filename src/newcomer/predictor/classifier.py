@@ -15,7 +15,7 @@ from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models.bundle import Thresholds
 from newcomer.models.embedding.scorer import Scores
 from newcomer.models.engine import InferenceEngine
-from newcomer.models.triple_classifier import Judge, TripleClassifierScorer
+from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer
 from newcomer.predictor.answers import Verdict
 from newcomer.predictor.fact_store import Names, Triple
 from newcomer.predictor.snapshot import NamedSnapshot, known_answers
@@ -54,7 +54,7 @@ class VerdictMaker:
         needed = self.engine.model.weights is not None or self.curve is not None
         return self.engine.scores(self.snapshot.graph, self.snapshot.id(head), relation) if needed else None
 
-    def _classified(self, facts: Sequence[Triple], network: Judge) -> list[Verdict]:
+    def _classified(self, facts: Sequence[Triple], network: TripleClassifier) -> list[Verdict]:
         """One a triple, by the triple classifier."""
         relations = np.array([self.names.relation(fact[1]) for fact in facts], dtype=np.int32)
         heads, tails = (np.array([self.snapshot.id(fact[end]) for fact in facts], dtype=np.int32) for end in (0, 2))

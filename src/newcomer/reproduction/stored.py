@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from newcomer.config import SECTIONS, completed, setting_names
+from newcomer.config import SECTIONS, flat_settings, setting_names
 from newcomer.data.catalogue import entry, names
 from newcomer.errors import InputError, OutputError
 from newcomer.files import fresh_file
@@ -121,8 +121,8 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     """In words which settings of a result are not those of the cell now; empty where all are."""
     if stored.get("config_sha256") == cell.settings_hash:
         return ""
-    both = completed(_known(stored.get("settings", {}))), cell.settings
-    then, now = (_effective(_flat(one), cell.dataset) for one in both)
+    both = _known(stored.get("settings", {})), cell.settings
+    then, now = (_effective(flat_settings(one), cell.dataset) for one in both)
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     more = ", ..." if len(differing) > 4 else ""
     return f"it was run with other settings ({', '.join(differing[:4])}{more})" if differing else ""
@@ -148,12 +148,3 @@ def _effective(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     if entities is not None and (found.get(NEGATIVES) or entities) >= entities:
         found.pop(NEGATIVES, None)  # all entities, however many more were asked for
     return found
-
-
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    named: dict[str, Any] = {}
-    for name, value in settings.items():
-        named |= (
-            {f"{name}.{inner}": one for inner, one in value.items()} if isinstance(value, Mapping) else {name: value}
-        )
-    return named

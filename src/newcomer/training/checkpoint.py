@@ -1,9 +1,8 @@
-"""A training at rest: one safetensors file from which it goes on as if it had never stopped.
+"""Checkpoints: one safetensors file from which a training goes on as if it had never stopped.
 
-The file holds the weights, Adam's memory, the labels, and the best weights and labels so far; its header holds, as
-JSON, how far the training is, what was measured, and which settings, data and rules it belongs to. It is written beside
-the old one, brought to disk and then put in its place: a power cut leaves the old one or the new one. Nothing is
-unpickled.
+The file holds the weights, the optimiser's state, the labels, and the best weights and labels so far; its header holds,
+as JSON, the `RunState` and the `Identity`: which settings, data and rules it belongs to. It is written beside the old
+one, brought to disk and then put in its place: a power cut leaves the old one or the new one. Nothing is unpickled.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from newcomer import __version__
-from newcomer.config import Config
+from newcomer.config import Config, flat_settings
 from newcomer.errors import InputError, OutputError, shown
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import dataset_hash
@@ -30,11 +29,11 @@ from newcomer.rules.rule import COLUMNS, RuleSet
 from newcomer.training.embedding import Trainer
 
 FORMAT = "newcomer checkpoint"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER = "newcomer"
 MINED = "mined"
 START_ANEW = "start anew with --force"
-BEST = "best."
+BEST, OPTIMISER = "best.", "optimiser."
 
 Tensors = dict[str, Tensor]
 Figures = dict[str, Any]
@@ -42,25 +41,25 @@ Figures = dict[str, Any]
 
 @dataclass
 class RunState:
-    """How far a run is: finished epochs of its phase, the best validation, and a record an epoch."""
+    """The progress of a run: finished epochs of its phase, the best validation, and a record an epoch."""
 
     phase: str = "search"
     epoch: int = 0
     best_epoch: int = 0
     best: Figures = field(default_factory=dict)
     stale: int = 0  # validations since the best one
-    exam: Figures = field(default_factory=dict)  # what validation asks, and what the rules alone answer
-    blend: Figures = field(default_factory=dict)  # how far network and rules are believed, where both have a say
-    path_step: int = 0  # finished steps of learning what paths say
-    blended: Figures = field(default_factory=dict)  # how the best model does together with the rules
-    calibration: Figures = field(default_factory=dict)  # what its scores are worth
-    thresholds: Figures = field(default_factory=dict)  # from which score on a triple about a newcomer counts as true
+    validation: Figures = field(default_factory=dict)  # size of the hold-out, and the metrics of the rules alone
+    feature_weights: Figures = field(default_factory=dict)  # of the ensemble
+    propagation_step: int = 0  # finished steps of training the propagation network
+    ensemble: Figures = field(default_factory=dict)  # metrics of the ensemble with the best model
+    calibration: Figures = field(default_factory=dict)
+    thresholds: Figures = field(default_factory=dict)  # from which score on a triple about a newcomer is true
     history: list[Figures] = field(default_factory=list)
 
     def validated(self, figures: Figures) -> bool:
-        """Take note of a validation of the current epoch; whether it is the best so far.
+        """Record a validation of the current epoch; whether it is the best so far.
 
-        Where the exam says what is false, the best tells that from what is true; else it ranks best.
+        By the area under the ROC curve where the hold-out has false triples, else by the mean reciprocal rank.
         """
         chosen_by = "auc" if "auc" in figures else "mrr"
         if self.best and figures[chosen_by] <= self.best[chosen_by]:
@@ -94,16 +93,16 @@ def _rules_hash(rules: RuleSet | None) -> str:
 
 
 def model_tensors(trainer: Trainer) -> Tensors:
-    """Copies of the weights and the labels, in main memory."""
+    """Copies of the weights and the labels, on the CPU."""
     weights = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
     return {name: value.detach().cpu().clone() for name, value in {**weights, "labels": trainer.labels}.items()}
 
 
 def trainer_tensors(trainer: Trainer) -> Tensors:
     """Copies of everything that the next epoch depends on."""
-    memory = trainer.optimiser.state_dict()["state"]
-    adam = {f"adam.{place}.{name}": value for place, kept in memory.items() for name, value in kept.items()}
-    return model_tensors(trainer) | {name: value.detach().cpu().clone() for name, value in adam.items()}
+    state = trainer.optimiser.state_dict()["state"]
+    named = {f"{OPTIMISER}{place}.{name}": value for place, kept in state.items() for name, value in kept.items()}
+    return model_tensors(trainer) | {name: value.detach().cpu().clone() for name, value in named.items()}
 
 
 def restore_model(trainer: Trainer, tensors: Tensors) -> None:
@@ -118,12 +117,12 @@ def restore_model(trainer: Trainer, tensors: Tensors) -> None:
 def restore_trainer(trainer: Trainer, tensors: Tensors) -> None:
     """Give a fresh trainer everything of `trainer_tensors`."""
     restore_model(trainer, tensors)
-    memory: dict[int, Tensors] = {}
+    state: dict[int, Tensors] = {}
     for key, value in tensors.items():
-        if key.startswith("adam."):
-            _, place, name = key.split(".", 2)
-            memory.setdefault(int(place), {})[name] = value.clone()
-    trainer.optimiser.load_state_dict({**trainer.optimiser.state_dict(), "state": memory})
+        if key.startswith(OPTIMISER):
+            place, name = key.removeprefix(OPTIMISER).split(".", 1)
+            state.setdefault(int(place), {})[name] = value.clone()
+    trainer.optimiser.load_state_dict({**trainer.optimiser.state_dict(), "state": state})
 
 
 def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: Tensors) -> None:
@@ -174,13 +173,13 @@ def read_checkpoint(path: Path, identity: Identity) -> tuple[RunState, Tensors]:
     return RunState(**content["state"]), tensors
 
 
-def learned_paths(path: Path) -> bool | None:
-    """Whether a training that was begun learns from paths; None where that cannot be read."""
+def began_with_propagation(path: Path) -> bool | None:
+    """Whether the training of a checkpoint has a propagation network; None where that cannot be read."""
     with suppress(OSError, SafetensorError, ValueError, RecursionError, LookupError, TypeError):
         with safe_open(path, framework="pt") as file:
             content = json.loads((file.metadata() or {})[HEADER])
-        learns = content["identity"]["settings"]["model"]["propagation"]
-        return learns if isinstance(learns, bool) else None
+        found = content["identity"]["settings"]["model"]["propagation"]
+        return found if isinstance(found, bool) else None
     return None
 
 
@@ -200,8 +199,8 @@ def _read_file(path: Path) -> tuple[dict[str, Any], Tensors]:
 
 
 def _check_identity(path: Path, found: Mapping[str, Any], wanted: Identity) -> None:
-    """Say what differs: first a setting, by its name."""
-    then, now = _flat(found["settings"]), _flat(wanted.settings)
+    """Refuse what differs: first a setting, by its name."""
+    then, now = flat_settings(found["settings"]), flat_settings(wanted.settings)
     for name in sorted({*then, *now}):
         if then.get(name) != now.get(name):
             problem = f"was written with {name} = {shown(then.get(name))}, not {shown(now.get(name))}"
@@ -220,14 +219,3 @@ def _check_identity(path: Path, found: Mapping[str, Any], wanted: Identity) -> N
 
 def _about_rules(rules: str) -> str:
     return "rules that it mined" if rules == MINED else f"the given rules of SHA-256 {rules[:12]}"
-
-
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their full names."""
-    named: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            named |= {f"{name}.{inner}": one for inner, one in value.items()}
-        else:
-            named[name] = value
-    return named

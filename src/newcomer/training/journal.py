@@ -1,8 +1,8 @@
-"""What a training leaves on disk while it runs: a folder with its checkpoint and a line of figures an epoch.
+"""The folder of a training while it runs: its checkpoint, and a line of metrics an epoch.
 
     checkpoint.safetensors   see `newcomer.training.checkpoint`
     metrics.jsonl            one JSON object an epoch; always as long as the checkpoint's history
-    tensorboard/             the same figures, where the package tensorboard is installed
+    tensorboard/             the same metrics, where the package tensorboard is installed
 
 One process at a time may work in such a folder. Without a folder nothing is kept.
 """
@@ -33,14 +33,14 @@ OWN = {CHECKPOINT, METRICS, TENSORBOARD, f".{CHECKPOINT}.partial", f".{METRICS}.
 
 
 class Journal:
-    """Where a run writes down how far it is."""
+    """The state of a run, and the folder that it is saved in, if any."""
 
     def __init__(self, folder: Path | None, identity: Identity, state: RunState, tensors: Tensors) -> None:
         self.folder, self.identity, self.state, self.tensors = folder, identity, state, tensors
         self._board: Any = None
 
     def open(self) -> None:
-        """Make the lines of figures say what the checkpoint says, and no more."""
+        """Make the lines of metrics agree with the checkpoint's history."""
         if self.folder is None:
             return
         partial = self.folder / f".{METRICS}.partial"
@@ -52,11 +52,10 @@ class Journal:
         self._board = _tensorboard(self.folder / TENSORBOARD, len(self.state.history))
 
     def save(self, record: Figures, tensors: Tensors) -> None:
-        """Keep the state after an epoch; the record of that epoch is the last of its history."""
-        self.tensors = tensors
+        """Save the state after an epoch; the record of that epoch is the last of its history."""
+        self.keep(tensors)
         if self.folder is None:
             return
-        write_checkpoint(self.folder / CHECKPOINT, self.identity, self.state, tensors)
         try:
             with (self.folder / METRICS).open("a", encoding="utf-8") as file:
                 file.write(_line(record))
@@ -67,14 +66,14 @@ class Journal:
                 self._board.add_scalar(f"{record['phase']}/{name}", value, len(self.state.history))
 
     def keep(self, tensors: Tensors) -> None:
-        """Keep the state between two epochs."""
+        """Save the state between two epochs."""
         self.tensors = tensors
         if self.folder is not None:
             write_checkpoint(self.folder / CHECKPOINT, self.identity, self.state, tensors)
 
     @contextmanager
     def fitting(self) -> Iterator[None]:
-        """Where the checkpoint is made use of: other packages may walk at random in another way than those it knew."""
+        """A block that restores the checkpoint: random walks may go otherwise with other versions of packages."""
         try:
             yield
         except (ValueError, KeyError, RuntimeError) as error:
@@ -112,7 +111,7 @@ def has_checkpoint(folder: Path) -> bool:
 
 @contextmanager
 def claimed(folder: Path | None) -> Iterator[None]:
-    """Make the folder, and let nobody else work in it meanwhile."""
+    """Make the folder, and hold it for this process alone."""
     if folder is None:
         yield
         return
@@ -128,7 +127,7 @@ def claimed(folder: Path | None) -> Iterator[None]:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a training works here at the moment."""
+    """Whether another training works here at the moment."""
     if not folder.is_dir():
         return False
     try:

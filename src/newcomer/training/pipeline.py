@@ -35,7 +35,7 @@ from newcomer.models.propagation.network import PATHS, Propagation
 from newcomer.models.serialisation import inferred_by, weights_of
 from newcomer.models.threads import one_thread
 from newcomer.models.trained import TrainedModel
-from newcomer.models.triple_classifier import Judge, TripleClassifierScorer
+from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer
 from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import RuleSet
@@ -46,7 +46,7 @@ from newcomer.training.checkpoint import (
     Identity,
     RunState,
     Tensors,
-    learned_paths,
+    began_with_propagation,
     model_tensors,
     restore_model,
     restore_trainer,
@@ -60,7 +60,7 @@ from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.journal import CHECKPOINT, Journal, opened
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
 from newcomer.training.propagation import PropagationTrainer, carried_over
-from newcomer.training.runtime import check_finite, memory_in_words, settled, steady, torch_threads
+from newcomer.training.runtime import check_finite, memory_in_words, settled, torch_threads
 from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
 
 REHEARSED = 2  # batches
@@ -110,7 +110,7 @@ class Fitted:
 
     def bundle(self, source: InductiveDataset) -> BundleParts:
         """What to write of it; ``source`` is the data set that `fit` was given."""
-        with steady(self.model.device, torch_threads(source, self.config, None)):
+        with deterministic(self.model.device, torch_threads(source, self.config, None)):
             inferred = inferred_by(self.model, self.dataset.auxiliary.triples)
         # Where false triples were made up, a verdict goes by its probability, which was learned from the same ones.
         found = self.metrics.get(THRESHOLDS, {"made_up": True})
@@ -146,7 +146,7 @@ def fit(
     place = choose_device(device)
     config = decided(config, dataset, place, folder, resume)
     identity = Identity.of(dataset, config, rules)
-    with steady(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
+    with deterministic(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         corruption = corruption_of(dataset) if config.model.triple_classifier else None
         run = _Run(config, place, threads, report or Listener(), journal, corruption)
         if config.training.validation_rate == 0:
@@ -162,7 +162,7 @@ def decided(
     config: Config, dataset: InductiveDataset, place: torch.device, folder: Path | None, resume: bool
 ) -> Config:
     """The settings with what they leave to the machine decided, as it was when a training that is resumed began."""
-    before = learned_paths(folder / CHECKPOINT) if resume and folder is not None else None
+    before = began_with_propagation(folder / CHECKPOINT) if resume and folder is not None else None
     return settled(config, dataset, place, before)
 
 
@@ -187,9 +187,9 @@ class _Run:
         held_out = hold_out_newcomers(dataset, self.config, full)
         given = None if rules is None else renamed_rules(rules, dataset, held_out.dataset)
         world = self.world(held_out.dataset, given)
-        if not state.exam:
+        if not state.validation:
             self.listener.stage("ranking by the rules alone")
-            state.exam = self._about(held_out, world.prepared)
+            state.validation = self._about(held_out, world.prepared)
         trainer = self._trainer(world)
         while state.epoch < training.epochs and state.stale < training.patience:
             record = self._epoch(trainer)
@@ -202,7 +202,7 @@ class _Run:
         restore_model(trainer, _part_of(self.journal.tensors, BEST))
         model = self._model(trainer, world, self._propagation(world))
         learner = EnsembleLearner(model, world.prepared, self.threads)
-        if self.config.model.ensemble and not state.blend:
+        if self.config.model.ensemble and not state.feature_weights:
             self._weigh(held_out, learner)
         model = replace(model, triple_classifier=self._triple_classifier(world))
         if not state.calibration:
@@ -232,20 +232,20 @@ class _Run:
         if begun := _part_of(others, BEGUN):
             with self.journal.fitting():
                 trainer.begin_with(begun)
-        if self.state.path_step:
+        if self.state.propagation_step:
             with self.journal.fitting():
                 trainer.restore(others)
             others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
         with one_thread():
-            while self.state.path_step < trainer.steps:
+            while self.state.propagation_step < trainer.steps:
                 with memory_in_words(FOR_PROPAGATION):
-                    loss = trainer.step(self.state.path_step)
-                self.state.path_step += 1
-                if self.state.path_step % KEPT_EVERY == 0 or self.state.path_step == trainer.steps:
-                    where = f"step {self.state.path_step} of the propagation network"
+                    loss = trainer.step(self.state.propagation_step)
+                self.state.propagation_step += 1
+                if self.state.propagation_step % KEPT_EVERY == 0 or self.state.propagation_step == trainer.steps:
+                    where = f"step {self.state.propagation_step} of the propagation network"
                     check_finite(float(loss), where, "take another seed, or set model.propagation=false")
                     self.journal.keep({**others, **trainer.tensors()})
-                self.listener.step(self.state.path_step, trainer.steps)
+                self.listener.step(self.state.propagation_step, trainer.steps)
         return trainer.network
 
     def _begun(self, world: World, learned: tuple[Propagation, Vocabulary] | None) -> Tensors:
@@ -269,10 +269,10 @@ class _Run:
         """Learn the weights of the ensemble, and validate it."""
         self.listener.stage("learning the weights of the ensemble")
         weights = learner.learned_from(held_out)
-        self.state.blend = _by_name(weights, self._features)
-        self.state.blended = held_out.grade(learner.scorer(weights))
+        self.state.feature_weights = _by_name(weights, self._features)
+        self.state.ensemble = held_out.grade(learner.scorer(weights))
 
-    def _triple_classifier(self, world: World) -> Judge | None:
+    def _triple_classifier(self, world: World) -> TripleClassifier | None:
         """A triple classifier trained on what is trained on, where the data set has false triples."""
         if self.corruption is None:
             return None
@@ -280,12 +280,14 @@ class _Run:
         return learn_triple_classifier(world.prepared.dataset.observed, self.corruption, self.config.seed)
 
     def _calibrate(
-        self, held_out: HoldOut, learner: EnsembleLearner, source: InductiveDataset, classifier: Judge | None
+        self, held_out: HoldOut, learner: EnsembleLearner, source: InductiveDataset, classifier: TripleClassifier | None
     ) -> None:
         """Count how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating probabilities")
         is_ensemble, seed = self.config.model.ensemble, self.config.seed
-        scorer = learner.scorer(_weights(self.state.blend, self._features)) if is_ensemble else learner.embedding
+        scorer = (
+            learner.scorer(_weights(self.state.feature_weights, self._features)) if is_ensemble else learner.embedding
+        )
         triple_scorer = None
         if classifier is not None:
             triple_scorer = TripleClassifierScorer(classifier, learner.prepared.dataset.known_facts())
@@ -295,7 +297,7 @@ class _Run:
     def final(self, world: World, epochs: int, learned: tuple[Propagation, Vocabulary] | None = None) -> Fitted:
         """Train a fresh model on everyone for a number of epochs; the propagation network goes on from the search's."""
         if self.state.phase != "final":
-            self.state.phase, self.state.epoch, self.state.path_step = "final", 0, 0
+            self.state.phase, self.state.epoch, self.state.propagation_step = "final", 0, 0
             self.journal.tensors = self._begun(world, learned)
         trainer = self._trainer(world)
         while self.state.epoch < epochs:
@@ -385,11 +387,15 @@ class _Run:
         metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
         if state.best:
             metrics["epochs"] = state.best_epoch
-            metrics["validation"] = {**state.exam, "epoch": state.best_epoch, "model": state.blended or state.best}
-            if state.blended:
+            metrics["validation"] = {
+                **state.validation,
+                "epoch": state.best_epoch,
+                "model": state.ensemble or state.best,
+            }
+            if state.ensemble:
                 metrics["validation"]["embedding"] = state.best
         if self.config.model.ensemble:
-            metrics["ensemble"] = state.blend or _by_name(priors_of(self._features), self._features)
+            metrics["ensemble"] = state.feature_weights or _by_name(priors_of(self._features), self._features)
             model = replace(model, weights=_weights(metrics["ensemble"], self._features))
         if state.calibration:
             metrics[CALIBRATION] = state.calibration

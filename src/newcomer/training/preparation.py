@@ -1,8 +1,8 @@
-"""From a data set to what a model learns from: the protocol's facts, the rules, and the virtual neighbours.
+"""From a data set to what a model is trained on: the protocol's facts, the rules, and the virtual neighbours.
 
     inductive      rules from the observed graph, which alone is trained on
     refreshed      rules from the observed graph and the newcomers' facts; all else as before
-    transductive   the newcomers' facts belong to the observed graph: everyone is seen, and trained on
+    transductive   the newcomers' facts belong to the observed graph: all entities are seen, and trained on
 
 Everything here follows from the data, the settings and the seed, and is stored with a model only to save time.
 """
@@ -46,7 +46,7 @@ def prepare(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Prepared:
-    """Mine (unless rules are given) and ground the rules on what is trained on."""
+    """Mine rules (unless given) and ground them on the seen entities."""
     check_trainable(dataset)
     mined = rules is None
     if rules is None:
@@ -57,7 +57,7 @@ def prepare(
 
 
 def check_trainable(dataset: InductiveDataset) -> None:
-    """Whether there is something to learn from, with seen entities in front."""
+    """Refuse a data set without observed facts, and one whose seen entities are not the first ids."""
     if len(dataset.observed) == 0:
         raise DatasetError(f"{dataset.name} has no observed facts to train on; give a data set with a train file")
     if len(dataset.newcomers) and int(dataset.newcomers.min()) < seen_count(dataset.observed):
@@ -91,7 +91,7 @@ def mined_rules(
 
 
 def renamed_rules(rules: RuleSet, source: InductiveDataset, target: InductiveDataset) -> RuleSet:
-    """The same rules in the ids of another data set; those that name something it lacks are dropped."""
+    """The same rules in the ids of another data set; those with a name that it lacks are dropped."""
     relations = _oriented_ids(source.relations, target.relations)
     entities = np.append(target.entities.ids(source.entities.names), NONE)  # no constant, id -1, stays none
     lost = np.zeros(len(rules), dtype=bool)

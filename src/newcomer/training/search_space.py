@@ -1,4 +1,4 @@
-"""What a search of settings may try, as data.
+"""The space of a search: which settings it tries, and which values.
 
     [model.dim]                  a setting, by its name
     choices = [64, 100, 200]     one of these
@@ -20,11 +20,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from newcomer.config import SECTIONS, Config, check_setting, setting_names, unknown_setting
+from newcomer.config import SECTIONS, Config, check_setting, setting_names
 from newcomer.errors import InputError, OptionError, shown, unknown_name
 
 PARTS = ("choices", "low", "high", "step", "log")
-# Trials with other values of these would be asked other questions, or would not be what is compared.
+# Trials with other values of these would be validated on other queries, or would not be comparable.
 FIXED = (
     "preset",
     "protocol",
@@ -60,7 +60,7 @@ class Dimension:
         return number if self.step is None else _plain(number)
 
     def size(self) -> int | None:
-        """How many values there are; `None` where there is no end of them."""
+        """How many values there are; `None` where there are infinitely many."""
         if self.choices:
             return len(self.choices)
         step = self._grid_step()
@@ -97,7 +97,7 @@ class Space:
         return tuple(one.name for one in self.dimensions)
 
     def grid_size(self) -> int | None:
-        """How many settings there are; `None` where there is no end of them."""
+        """How many settings there are; `None` where there are infinitely many."""
         sizes = [one.size() for one in self.dimensions]
         return None if None in sizes else math.prod(size or 0 for size in sizes)
 
@@ -181,12 +181,12 @@ def space_of(name: str, stated: Mapping[str, Any]) -> Space:
         else:
             entries[first] = inside
     if not entries:
-        raise OptionError("names no setting to search; write, say, [model.dim] and below it choices = [100, 200]")
+        raise OptionError("names no setting to search; write for example [model.dim] and below it choices = [100, 200]")
     return Space(name, tuple(_dimension(setting, entry) for setting, entry in entries.items()))
 
 
 def _dimension(name: str, entry: Any) -> Dimension:
-    _check_name(name)
+    _check_name(name, entry)
     if not isinstance(entry, Mapping):
         raise OptionError(f"{name} is {shown(entry)}, but must be a table with choices, or with low and high")
     for part in entry:
@@ -199,9 +199,11 @@ def _dimension(name: str, entry: Any) -> Dimension:
     return _range(name, entry)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, entry: Any) -> None:
     if name not in setting_names():
-        raise unknown_setting(name)
+        probe: dict[str, Any] = {}
+        _put(probe, name, entry)
+        Config.from_dict(probe)  # names the nearest setting
     if name in FIXED:
         raise OptionError(f"{name} cannot be searched: trials would no longer be comparable; leave it out")
 

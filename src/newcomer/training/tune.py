@@ -1,15 +1,15 @@
-"""Searching settings: each trial trains a model on the observed graph without those held out, and is judged by them.
+"""Searching settings: each trial trains a model on the observed graph without a hold-out, and is validated on that.
 
     study.db      every trial, as a study of Optuna; what is searched, and in which data
     trials.tsv    the same, a line a trial
     best.toml     the settings of the best trial, for ``newcomer train --config``
 
-All three are up to date after every trial. The settings of a trial follow from the seed and the trials before it, so
-that a search that was killed goes on as if it had not been, but for the trial that it was in, which is begun anew.
-Test is never looked at.
+All three are up to date after every trial. The settings of a trial follow from the seed and the trials before it: a
+search that was killed goes on as if it had not been, and begins the trial that it was in anew. Test is never used.
 """
 
 import json
+import math
 import shutil
 import signal
 import sqlite3
@@ -25,13 +25,12 @@ from typing import Any
 import numpy as np
 
 from newcomer import __version__
-from newcomer.config import Config, config_hash, to_toml
+from newcomer.config import Config, config_hash, flat_settings, to_toml
 from newcomer.errors import InputError, MissingExtraError, OptionError, OutputError, shown
 from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import dataset_hash
 from newcomer.models.device import choose_device
-from newcomer.rules.rule import RuleSet
 from newcomer.training.checkpoint import START_ANEW, Figures, RunState
 from newcomer.training.holdout import hold_out_newcomers
 from newcomer.training.journal import claimed
@@ -52,11 +51,11 @@ BUSY_SECONDS = 20.0  # how long to wait for another program that reads the study
 
 @dataclass(frozen=True)
 class Budget:
-    """When a search ends, and which trials are given up: those below the median of the ones that were not."""
+    """When a search ends, and from when on trials below the median are pruned."""
 
     trials: int = 20
     seconds: float | None = None  # no trial is begun after so many
-    never_pruned: int = 5  # complete trials before one is given up
+    never_pruned: int = 5  # complete trials before one is pruned
 
     def __post_init__(self) -> None:
         if self.trials < 1:
@@ -67,7 +66,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings that were tried and what came of it; of one that was given up, the network's best MRR until then."""
+    """Settings that were tried and their result; ``mrr`` of a pruned trial is the network's best until then."""
 
     number: int
     state: str
@@ -109,7 +108,7 @@ class Search:
         return with_settings(self.config, trial.settings)
 
     def in_words(self) -> str:
-        """How much was searched, as it must be said beside every result."""
+        """How much was searched, to be stated beside every result."""
         ends = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
         place = f"space {self.space.name}, {self.method}, seed {self.config.seed}"
         trials = f"{self.counted} trial{'' if self.counted == 1 else 's'}"
@@ -117,13 +116,13 @@ class Search:
 
 
 class Watcher(Listener):
-    """Told what a search is doing, besides what the fit of each trial does; this one keeps it to itself."""
+    """A listener to a search, and to the fit of each trial; this one does nothing."""
 
     def begins(self, place: int, goal: int, settings: Mapping[str, Any]) -> None:
-        """A trial begins: the how-manieth, of how many."""
+        """A trial begins: number ``place`` of ``goal``."""
 
     def ended(self, trial: Trial, search: Search) -> None:
-        """A trial is over and written down."""
+        """A trial is over and stored."""
 
 
 def tune(
@@ -144,18 +143,23 @@ def tune(
     optuna = _optuna()
     config = settled(config, dataset, choose_device(device))
     if config.training.validation_rate == 0:
-        raise OptionError("training.validation_rate is 0, but a search needs newcomers to judge by; set it above 0")
+        raise OptionError("training.validation_rate is 0, but a search needs newcomers to validate on; set it above 0")
     held = hold_out_newcomers(dataset, config).dataset
     check_trainable(held)
     if force:
         remove_search(folder)
     _check_place(folder, resume)
     with claimed(folder), _opened(optuna, folder / STUDY) as study:
-        method = _identified(study, folder / STUDY, _identity(dataset, config, space), _method(space, budget))
-        rules = None if _mines_anew(space) else _rules_of(held, dataset, config, threads, report)
+        size = space.grid_size()
+        method = TPE if size is None or size > budget.trials else GRID
+        method = _identified(study, folder / STUDY, _identity(dataset, config, space), method)
+        rules = None
+        if not _mines_anew(space):  # in the ids of the data set: every trial would mine the same ones
+            report.stage("mining rules")
+            rules = renamed_rules(mined_rules(held, config, threads, report.step), held, dataset)
         train = partial(fit, dataset, device=device, rules=rules, threads=threads)
-        work = _Work(optuna, study, Search(dataset.name, space, config, method, ()), folder, train, report)
-        return work.run(budget)
+        search = Search(dataset.name, space, config, method, ())
+        return _Runner(optuna, study, search, folder, train, report).run(budget)
 
 
 def _check_place(folder: Path, resume: bool) -> None:
@@ -168,18 +172,18 @@ def _check_place(folder: Path, resume: bool) -> None:
         raise OptionError(f"{folder}: holds no {STUDY}, so there is no search to resume; leave out --resume")
     if not resume and STUDY in there:
         raise OutputError(f"{folder}: holds a search; pass --resume to go on with it, or --force to start anew")
-    _refuse_strangers(folder, there)
+    _refuse_other_files(folder, there)
 
 
 def remove_search(folder: Path) -> None:
     """Delete what a search left, and never anything else."""
     if folder.is_dir():
-        _refuse_strangers(folder, sorted(path.name for path in folder.iterdir()))
+        _refuse_other_files(folder, sorted(path.name for path in folder.iterdir()))
         with claimed(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _refuse_strangers(folder: Path, names: list[str]) -> None:
+def _refuse_other_files(folder: Path, names: list[str]) -> None:
     for name in names:
         cut_off = name.endswith(".partial") and name.startswith((f".{BEST}.", f".{TRIALS}."))
         if name not in OWN and not cut_off:
@@ -196,16 +200,16 @@ def _optuna() -> Any:
 
 @contextmanager
 def _opened(optuna: Any, path: Path) -> Iterator[Any]:
-    """The study in a file, made where there is none; what the database complains about is said in words."""
+    """The study in a file, made where there is none; errors of the database become one sentence."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    loudness = optuna.logging.get_verbosity()
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = None
     try:
         # Made by hand: an address would give some characters of a path another meaning.
         connect = partial(sqlite3.connect, path.absolute(), timeout=BUSY_SECONDS)
-        with _undisturbed():
+        with _signals_deferred():
             storage = optuna.storages.RDBStorage("sqlite:///study.db", engine_kwargs={"creator": connect})
             study = optuna.create_study(storage=storage, study_name=NAME, direction="maximize", load_if_exists=True)
         yield study
@@ -216,11 +220,11 @@ def _opened(optuna: Any, path: Path) -> Iterator[Any]:
         if storage is not None:
             storage.remove_session()
             storage.engine.dispose()
-        optuna.logging.set_verbosity(loudness)
+        optuna.logging.set_verbosity(verbosity)
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _signals_deferred() -> Iterator[None]:
     """Signals to stop wait for the end of the block: in the database's callbacks their exception would be lost."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -238,11 +242,6 @@ def _undisturbed() -> Iterator[None]:
             signal.raise_signal(came[0])
 
 
-def _method(space: Space, budget: Budget) -> str:
-    size = space.grid_size()
-    return TPE if size is None or size > budget.trials else GRID
-
-
 def _identity(dataset: InductiveDataset, config: Config, space: Space) -> dict[str, Any]:
     """What all trials of a search share."""
     return {
@@ -256,38 +255,28 @@ def _identity(dataset: InductiveDataset, config: Config, space: Space) -> dict[s
 
 
 def _identified(study: Any, path: Path, identity: Mapping[str, Any], method: str) -> str:
-    """Whether the study is this very search, and how it goes about it; a new one becomes this search."""
+    """The method of the study, if it is this very search; a new one becomes this search."""
     found = study.user_attrs
-    _check_identity(path, {**identity, **found}, identity)
-    with _undisturbed():
+    for what, then, now in _compared({**identity, **found}, identity):
+        if then != now:
+            problem = f"was started with {what} {_in_words(then)}, not {_in_words(now)}"
+            raise InputError(path, problem, hint=f"resume with what it was started with, or {START_ANEW}")
+    with _signals_deferred():
         for name, value in {**identity, "method": method}.items():
             if name not in found:
                 study.set_user_attr(name, value)
     return str(found.get("method", method))
 
 
-def _check_identity(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Say what differs, first a setting by its name."""
-    for what, then, now in _compared(found, wanted):
-        if then != now:
-            problem = f"was started with {what} {_in_words(then)}, not {_in_words(now)}"
-            raise InputError(path, problem, hint=f"resume with what it was started with, or {START_ANEW}")
-
-
 def _compared(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    then, now = _flat(found["settings"]), _flat(wanted["settings"])
-    yield from ((f"{name} =", then.get(name), now.get(name)) for name in sorted({*then, *now}))
-    then, now = found["space"], wanted["space"]
-    yield from ((f"a space where {name} is", then.get(name), now.get(name)) for name in sorted({*then, *now}))
+    """What may differ, in words, then and now: first a setting by its name."""
+    settings = "{} =", flat_settings(found["settings"]), flat_settings(wanted["settings"])
+    space = "a space where {} is", found["space"], wanted["space"]
+    for words, then, now in (settings, space):
+        yield from ((words.format(name), then.get(name), now.get(name)) for name in sorted({*then, *now}))
     yield "the data set", found["dataset"], wanted["dataset"]
     yield "data of the SHA-256", found["dataset_hash"], wanted["dataset_hash"]
     yield "newcomer", found["version"], wanted["version"]
-
-
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    sections = {name: value for name, value in settings.items() if isinstance(value, Mapping)}
-    inside = {f"{name}.{bare}": value for name, section in sections.items() for bare, value in section.items()}
-    return inside | {name: value for name, value in settings.items() if name not in sections}
 
 
 def _in_words(value: Any) -> str:
@@ -299,16 +288,8 @@ def _mines_anew(space: Space) -> bool:
     return any(name.startswith("rules.") or name in ("model.labels", "model.ensemble") for name in space.names)
 
 
-def _rules_of(
-    held: InductiveDataset, dataset: InductiveDataset, config: Config, threads: int | None, report: Listener
-) -> RuleSet:
-    """The rules that every trial would mine from the graph without those held out, in the ids of the data set."""
-    report.stage("mining rules")
-    return renamed_rules(mined_rules(held, config, threads, report.step), held, dataset)
-
-
-class _Work:
-    """One trial after the other, each written down before the next."""
+class _Runner:
+    """One trial after the other, each stored before the next."""
 
     def __init__(
         self, optuna: Any, study: Any, search: Search, folder: Path, train: Callable[..., Fitted], report: Watcher
@@ -319,14 +300,15 @@ class _Work:
     def run(self, budget: Budget) -> Search:
         started, epochs = time.monotonic(), self.search.config.training.epochs
         self.study.pruner = self.optuna.pruners.MedianPruner(budget.never_pruned, n_warmup_steps=epochs // 4)
-        with _undisturbed():
-            self._bury()
+        with _signals_deferred():
+            self._fail_interrupted()
         points = self._grid() if self.search.method == GRID else None
         goal = budget.trials if points is None else min(budget.trials, len(points))
         self._write()
-        while (place := self.search.counted) < goal and not _is_over(started, budget.seconds):
-            with _undisturbed():
-                trial = self._asked(place, points)
+        seconds = math.inf if budget.seconds is None else budget.seconds
+        while (place := self.search.counted) < goal and time.monotonic() - started < seconds:
+            with _signals_deferred():
+                trial = self._next_trial(place, points)
                 settings = self._suggested(trial)
             if settings is not None:
                 self.report.begins(place + 1, goal, settings)
@@ -335,8 +317,8 @@ class _Work:
             self.report.ended(self.search.trials[-1], self.search)
         return self.search
 
-    def _bury(self) -> None:
-        """Trials that a kill left running are over, and do not count."""
+    def _fail_interrupted(self) -> None:
+        """Trials that a kill left running are over, and are not counted."""
         states = self.optuna.trial.TrialState
         for trial in self.study.get_trials(deepcopy=False, states=(states.RUNNING,)):
             self.study.tell(trial.number, state=states.FAIL)
@@ -347,7 +329,7 @@ class _Work:
         order = np.random.default_rng(self.search.config.seed).permutation(len(points))
         return [points[place] for place in order]
 
-    def _asked(self, place: int, points: list[dict[str, Any]] | None) -> Any:
+    def _next_trial(self, place: int, points: list[dict[str, Any]] | None) -> Any:
         """The next trial: of what is drawn, all follows from the seed and the trials before."""
         seed = np.random.SeedSequence([self.search.config.seed, place]).generate_state(1)
         self.study.sampler = self.optuna.samplers.TPESampler(seed=int(seed[0]))
@@ -360,17 +342,17 @@ class _Work:
         """The trial's settings; `None` where they were tried before: the same seed would give the same figures."""
         settings = self.search.space.suggest(trial)
         trial.set_user_attr("settings", settings)
-        for twin in self.search.trials:
-            if twin.state != "interrupted" and twin.settings == settings:
-                trial.set_user_attr("repeats", twin.number)
-                self._tell(trial, twin.mrr if twin.state == "complete" else None)
+        for same in self.search.trials:
+            if same.state != "interrupted" and same.settings == settings:
+                trial.set_user_attr("repeats", same.number)
+                self._tell(trial, same.mrr if same.state == "complete" else None)
                 return None
         return settings
 
     def _try(self, trial: Any, settings: Mapping[str, Any]) -> None:
         started, watch = time.monotonic(), _Watch(trial, self.report, self.optuna.TrialPruned)
         mrr, problem = self._mrr(settings, watch)
-        with _undisturbed():
+        with _signals_deferred():
             noted = {"epochs": watch.epochs, "seconds": round(time.monotonic() - started, 3), "problem": problem}
             for name, value in noted.items():
                 trial.set_user_attr(name, value)
@@ -381,7 +363,7 @@ class _Work:
         self.study.tell(trial, mrr, states.PRUNED if mrr is None else states.COMPLETE)
 
     def _mrr(self, settings: Mapping[str, Any], watch: "_Watch") -> tuple[float | None, str]:
-        """How the model serves those held out at its best; `None` where it did not come to its end, and why."""
+        """The best validation MRR; `None` where the fit did not come to its end, and why."""
         try:
             config = with_settings(self.search.config, {**settings, "training.final_fit": False})
             return float(self.train(config, report=watch).metrics["validation"]["model"]["mrr"]), ""
@@ -392,7 +374,7 @@ class _Work:
 
     def _write(self) -> None:
         """Bring the two files up to date."""
-        with _undisturbed():
+        with _signals_deferred():
             found = self.study.get_trials(deepcopy=False)
         self.search = replace(self.search, trials=tuple(_read(one) for one in found if one.state.is_finished()))
         with fresh_file(self.folder / TRIALS) as partial_file:
@@ -403,10 +385,10 @@ class _Work:
 
 
 class _Watch(Listener):
-    """Passes on what a fit says, and gives the trial up when it is told to."""
+    """Passes on the progress of a fit, and ends it where the trial is to be pruned."""
 
-    def __init__(self, trial: Any, report: Watcher, give_up: type[Exception]) -> None:
-        self.trial, self.report, self.give_up, self.epochs = trial, report, give_up, 0
+    def __init__(self, trial: Any, report: Watcher, pruned: type[Exception]) -> None:
+        self.trial, self.report, self.pruned, self.epochs = trial, report, pruned, 0
 
     def stage(self, what: str) -> None:
         self.report.stage(what)
@@ -418,19 +400,15 @@ class _Watch(Listener):
         self.epochs = record["epoch"]
         self.report.epoch(record, state, last)
         if "mrr" in record:
-            with _undisturbed():
+            with _signals_deferred():
                 self.trial.report(record["mrr"], self.epochs)
-                hopeless = self.trial.should_prune()
-            if hopeless:
-                raise self.give_up
-
-
-def _is_over(started: float, seconds: float | None) -> bool:
-    return seconds is not None and time.monotonic() - started >= seconds
+                prune = self.trial.should_prune()
+            if prune:
+                raise self.pruned
 
 
 def _read(found: Any) -> Trial:
-    """A trial of Optuna, in our words."""
+    """A trial of Optuna as a `Trial`."""
     noted, name = found.user_attrs, found.state.name
     state = {"FAIL": "interrupted", "COMPLETE": "complete"}.get(name, "pruned")
     if state != "interrupted":

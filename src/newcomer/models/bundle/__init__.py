@@ -1,11 +1,11 @@
-"""A trained model as a folder: everything that answering needs, and nothing that could run.
+"""A trained model as a folder: everything that answering queries needs, and nothing that could run.
 
     config.toml           all settings, with their documentation
     entities.parquet      names in id order; relations.parquet likewise
-    observed.parquet      the graph it learned from, as int32 head, relation, tail
-    auxiliary.parquet     newcomers' facts that were known by then (optional)
+    observed.parquet      the graph it was trained on, as int32 head, relation, tail
+    auxiliary.parquet     newcomers' facts that were known then (optional)
     rules.parquet         the rules, see `newcomer.models.bundle.rules`
-    seen/                 virtual neighbours of those it learned from (optional), see `newcomer.models.bundle.virtual`
+    seen/                 virtual neighbours of the seen entities (optional), see `newcomer.models.bundle.virtual`
     newcomers/            virtual neighbours of those in auxiliary.parquet (optional)
     thresholds.json       from which score on a triple counts as true (optional)
     metrics.json          what was measured

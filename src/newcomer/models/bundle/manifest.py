@@ -129,7 +129,7 @@ def _check_format(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _manifest_from(path: Path, content: Mapping[str, Any]) -> Manifest:
-    """The manifest with every type checked: the checksum shows that it is whole, not that we wrote it."""
+    """The manifest with every type checked: the checksum shows that it is whole, not that newcomer wrote it."""
 
     def wanted(place: Mapping[str, Any], name: str, kind: type, fits: Callable[[Any], bool] = lambda _: True) -> Any:
         value = place.get(name)
@@ -174,7 +174,7 @@ def _check_names(path: Path, listed: Mapping[str, Any]) -> None:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Every listed file has its bytes, and no other lies beside them (but for results and what desktops hide)."""
+    """Whether every listed file is whole, and no other beside them but results and hidden files."""
     for name, stamp in manifest.files.items():
         path = folder / name
         with looking_at(path):

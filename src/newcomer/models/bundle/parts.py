@@ -25,10 +25,7 @@ class Thresholds:
 
 @dataclass(frozen=True, eq=False)
 class BundleParts:
-    """What a training leaves, ready to be written. ``dataset_hash`` is that of `dataset_hash`.
-
-    The groundings of virtual neighbours speak of the rows of ``rules``.
-    """
+    """A trained model, ready to be written; groundings of virtual neighbours name rules by their rows in ``rules``."""
 
     config: Config
     observed: Graph
@@ -43,20 +40,11 @@ class BundleParts:
     newcomer_neighbors: VirtualNeighbors | None = None  # of the newcomers in the auxiliary facts
 
 
-@dataclass(frozen=True, eq=False)
-class Bundle:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bundle(BundleParts):
     """A trained model, read and verified; virtual neighbours that it was written without can be inferred again."""
 
-    config: Config
-    observed: Graph
-    rules: RuleSet
-    weights: Weights
-    thresholds: Thresholds | None
-    metrics: Mapping[str, Any]
     manifest: Manifest
-    auxiliary: Graph | None = None
-    neighbors: VirtualNeighbors | None = None
-    newcomer_neighbors: VirtualNeighbors | None = None
 
 
 def dataset_hash(dataset: InductiveDataset) -> str:

@@ -38,6 +38,8 @@ def read_bundle(folder: Path) -> Bundle:
         observed=_read_facts(folder / "observed.parquet", entities, relations),
         rules=rules,
         weights=read_weights(folder / "weights.safetensors"),
+        dataset_name=manifest.dataset_name,
+        dataset_hash=manifest.dataset_hash,
         thresholds=_read_thresholds(thresholds, relations) if thresholds.name in manifest.files else None,
         metrics=read_json(folder / "metrics.json"),
         manifest=manifest,

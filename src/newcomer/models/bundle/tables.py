@@ -23,7 +23,7 @@ COPY_AGAIN = "copy the folder again from where it was made"
 
 
 def damaged(path: Path, problem: str) -> InputError:
-    """The error for content that no training wrote."""
+    """The error for content that is not as newcomer writes it."""
     return InputError(path, problem, hint=COPY_AGAIN)
 
 
@@ -48,12 +48,12 @@ def write_weights(path: Path, weights: Weights) -> None:
     try:
         save_file(ready, path)
         path.chmod(0o644)  # as the files beside it; the library keeps others out
-    except SafetensorError as error:  # a full disk, say: `fresh_folder` words it
+    except SafetensorError as error:  # such as of a full disk: `fresh_folder` makes a sentence of it
         raise OSError(str(error)) from None
 
 
 def plain(value: Any, place: str) -> Any:
-    """A value as JSON can hold it: arrays as lists, numbers that are none (an average of nothing) as null."""
+    """A value as JSON can hold it: arrays as lists, numbers that are not finite (an average of nothing) as null."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -74,7 +74,7 @@ def json_bytes(value: Any) -> bytes:
 
 @contextmanager
 def foreign(path: Path, problem: str) -> Iterator[None]:
-    """Content that its library cannot read, though the bytes are those of the manifest, is not ours."""
+    """Content that its library cannot read, though the bytes are those of the manifest, is an `InputError`."""
     try:
         yield
     except (ValueError, KeyError, TypeError, RecursionError, OSError, pa.ArrowException, SafetensorError) as error:

@@ -47,7 +47,7 @@ def _check_parts(parts: BundleParts) -> None:
         vocabulary.id("")  # complains where a name stands twice
     if parts.rules.num_relations != graph.num_relations:
         rules, facts = f"{parts.rules.num_relations:,}", f"{graph.num_relations:,}"
-        raise DatasetError(f"the rules speak of {rules} relations, but the observed graph has {facts}")
+        raise DatasetError(f"the rules are of {rules} relations, but the observed graph has {facts}")
     problem = problem_of(parts.rules, graph.num_entities)
     if problem is not None:
         raise DatasetError(f"the table of rules {problem}")
@@ -58,7 +58,7 @@ def _check_parts(parts: BundleParts) -> None:
             raise DatasetError(f"there is a threshold for the relation {shown(name)}, which the graph does not have")
     for found in (parts.neighbors, parts.newcomer_neighbors):
         if found is not None and found.rules is not parts.rules:
-            raise DatasetError("the groundings of the virtual neighbours speak of other rules than those of the model")
+            raise DatasetError("the groundings of the virtual neighbours are of other rules than those of the model")
     if not is_hash(parts.dataset_hash):
         raise OptionError(f"dataset_hash is {shown(parts.dataset_hash)}, but must be a SHA-256 in hexadecimal digits")
 
