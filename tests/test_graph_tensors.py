@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from newcomer.graph import Graph, TripleArray
-from newcomer.models.embedding.encoders import LANEncoder
+from newcomer.models.embedding.decoders import make_decoder
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.registry import ENCODERS, make_encoder
 from newcomer.rules.rule import RuleSet
@@ -69,9 +69,9 @@ def test_an_entity_with_a_hidden_fact_is_as_in_a_graph_without_it(name):
     """A degree that still counts the edge would tell that it is there."""
     graph, _ = inferred(0)
     training = build_graph_tensors(graph, ENTITIES, None, CPU)
-    encoder = make_encoder(name, ENTITIES, RELATIONS, 4, 0.0, torch.Generator().manual_seed(0), layers=2).double()
-    if isinstance(encoder, LANEncoder):
-        encoder.learn_implications(training.edges(all_ones(training)))
+    encoder = make_encoder(name, ENTITIES, RELATIONS, 4, 0.0, torch.Generator().manual_seed(0)).double()
+    encoder.attach(make_decoder("distmult", RELATIONS, 4, torch.Generator().manual_seed(0)).double())
+    encoder.prepare(training.edges(all_ones(training)), 0)
     for number in range(len(graph)):
         weights = all_ones(training)
         weights[number] = 0.0

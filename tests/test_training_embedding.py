@@ -19,13 +19,12 @@ from newcomer.models.embedding.registry import ENCODERS, build_model
 from newcomer.models.embedding.scorer import ModelScorer, lifted, virtual_labels
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
-from newcomer.training.embedding import Trainer, choice_entropy, cross_entropy
+from newcomer.training.embedding import Trainer, cross_entropy, softmax_cross_entropy
 from newcomer.training.view import whole
 from nn_oracle import ENCODER_DECODERS, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
 
 CPU = torch.device("cpu")
-GENERATOR = torch.Generator().manual_seed(0)
 ANY = NeighborLimits(min_confidence=0.0, min_support=1)
 CORRUPTIONS = 8
 CHANCE = {"binary": (CORRUPTIONS + 2) * math.log(2), "softmax": math.log(CORRUPTIONS + 2)}
@@ -33,7 +32,7 @@ SEEN, NEWCOMERS, RELATIONS = 20, 5, 3
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 every_pair = pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
-# Of fold-in the trained vectors alone are asked, and nobody practises being new: what is hidden hides nothing there.
+# Of fold-in the trained vectors alone are asked, without simulated newcomers: what is hidden hides nothing there.
 every_encoder_through_edges = pytest.mark.parametrize("encoder", [name for name in ENCODERS if name != "foldin"])
 FOLDED = {"answers_by_input": True, "newcomer_share": 0.0}  # all that fold-in can do
 
@@ -171,10 +170,10 @@ def test_implications_are_learned_from_facts_alone():
     assert 0 < float(without.implied.mean()) < 1
 
 
-def test_questions_are_the_facts_or_their_inverses():
+def test_queries_are_the_facts_or_their_inverses():
     trainer = trained(config_of(negatives=50), epochs=0)
     facts = torch.arange(len(GRAPH.facts))
-    triples, negatives = trainer._questions(facts, torch.Generator().manual_seed(0))
+    triples, negatives = trainer._queries(facts, torch.Generator().manual_seed(0))
     turned = 0
     for (h, r, t), fact in zip(triples.tolist(), GRAPH.facts.tolist(), strict=True):
         turned += r >= RELATIONS
@@ -192,16 +191,16 @@ def test_a_share_of_the_heads_is_asked_about_as_newcomers(share):
     triples = GRAPH.facts
     view = whole(GRAPH, trainer._weights(trainer.labels))
     states = trainer.model.encoder.states(view.edges)
-    practised, asked, _, arriving = trainer._practise(view, triples, None, torch.Generator().manual_seed(0))
+    simulated, asked, _, arriving = trainer._simulate_newcomers(view, triples, None, torch.Generator().manual_seed(0))
     again = asked[:, 0] >= SEEN
     assert arriving.tolist() == sorted(set(triples[again, 0].tolist()))
     assert (share - 0.25 < float(again.float().mean()) < share + 0.25) and bool(again.all()) == (share == 1.0)
     assert torch.equal(asked[:, 1:], triples[:, 1:]) and torch.equal(asked[~again], triples[~again])
-    for layer, before in zip(practised.layers, states.layers, strict=True):
+    for layer, before in zip(simulated.layers, states.layers, strict=True):
         assert torch.equal(layer[:SEEN], before)
     for copy, entity in zip(asked[again, 0].tolist(), triples[again, 0].tolist(), strict=True):
-        assert not practised.layers[0][copy].any(), "a newcomer has no vector of its own"
-        columns, offsets = practised.edges.rows.columns, practised.edges.rows.offsets
+        assert not simulated.layers[0][copy].any(), "a newcomer has no vector of its own"
+        columns, offsets = simulated.edges.rows.columns, simulated.edges.rows.offsets
         assert torch.equal(columns[offsets[copy] : offsets[copy + 1]], columns[offsets[entity] : offsets[entity + 1]])
 
 
@@ -216,7 +215,7 @@ def test_answers_and_their_corruptions_arrive_together(fanout, heads):
     together = 0
     for seed in range(batches):
         generator = torch.Generator().manual_seed(seed)
-        states, asked, wrong, arriving = trainer._practise(view, triples, negatives, generator)
+        states, asked, wrong, arriving = trainer._simulate_newcomers(view, triples, negatives, generator)
         newly = asked[:, 2] >= SEEN
         together += bool(newly.all())
         assert bool(newly.all()) == bool(newly.any()) == bool((wrong.entities >= SEEN).all())
@@ -259,18 +258,18 @@ def test_cross_entropy_sums_over_the_corruptions_of_a_fact():
     assert float(cross_entropy(positive, negative)) == pytest.approx(true + false)
 
 
-def test_choice_entropy_is_that_of_finding_the_true_one():
+def test_softmax_cross_entropy_is_that_of_finding_the_true_one():
     positive, negative = torch.tensor([1.0, 2.0]), torch.tensor([[0.0, -1.0], [3.0, 0.5]])
     first = -math.log(math.e / (math.e + 1 + math.exp(-1)))
     second = -math.log(math.exp(2) / (math.exp(2) + math.exp(3) + math.exp(0.5)))
-    assert float(choice_entropy(positive, negative)) == pytest.approx((first + second) / 2)
+    assert float(softmax_cross_entropy(positive, negative)) == pytest.approx((first + second) / 2)
 
 
 def test_a_model_is_built_as_the_settings_say():
-    config = config_of(decoder="transe", layers=1, query_aware=False, normalise=False).model
+    config = config_of(decoder="transe", layers=1, query_aware=False, residual=True).model
     model = build_model(config, SEEN, RELATIONS, seed=3)
     assert len(model.encoder.structure) == 1 and model.encoder.query is None and not model.encoder.query_aware
-    assert not model.encoder.structure[0].normalise and model.decoder.gamma == 3.0
+    assert model.decoder.gamma == 3.0
     again = build_model(config, SEEN, RELATIONS, seed=3).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
     assert build_model(replace(config, encoder="lan", max_neighbors=9), SEEN, RELATIONS, 0).encoder.max_neighbors == 9
@@ -314,12 +313,12 @@ def test_the_same_among_everyone(encoder):
 
 @pytest.mark.parametrize("encoder", ["foldin", "mean"])
 @pytest.mark.parametrize("own_weight", [0.0, 1.0])
-def test_rivals_stand_for_everyone(encoder, own_weight):
+def test_negatives_stand_for_all(encoder, own_weight):
     """The mean loss over many draws is near that of comparing with everyone; where all can be drawn it is the same."""
     settings = {"answers_by_input": True, "loss": "softmax", "labels": "none", "dropout": 0.0, "own_weight": own_weight}
 
-    def losses(rivals: int | None, count: int) -> list[float]:
-        trainer = Trainer(config_of(encoder, softmax_negatives=rivals, lr=1e-12, **settings), GRAPH, CPU)
+    def losses(negatives: int | None, count: int) -> list[float]:
+        trainer = Trainer(config_of(encoder, softmax_negatives=negatives, lr=1e-12, **settings), GRAPH, CPU)
         return [trainer.epoch(number).loss for number in range(count)]
 
     everyone = losses(None, 40)
@@ -341,8 +340,8 @@ ROWS_ALONE = {
 @pytest.mark.parametrize("settings", [{}, {"own_weight": 1.0}, {"virtual_weight": 0.0, "n3": 0.1, "l2": 0.0}])
 def test_moving_the_rows_of_a_batch_is_moving_the_table(settings):
     few, whole_table = (Trainer(config_of("foldin", **ROWS_ALONE, **settings), GRAPH, CPU) for _ in range(2))
-    assert few.model.encoder.learns_rows
-    whole_table.model.encoder.learns_rows = False
+    assert few.model.encoder.sparse_gradient
+    whole_table.model.encoder.sparse_gradient = False
     for number in range(3):
         found, wanted = few.epoch(number), whole_table.epoch(number)
         assert found.loss == pytest.approx(wanted.loss, rel=1e-5)
@@ -363,13 +362,13 @@ def test_moving_the_rows_of_a_batch_is_moving_the_table(settings):
     ids=str,
 )
 def test_where_others_move_too_the_table_is_moved(settings):
-    assert not Trainer(config_of("foldin", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.learns_rows
-    assert not Trainer(config_of("mean", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.learns_rows
+    assert not Trainer(config_of("foldin", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.sparse_gradient
+    assert not Trainer(config_of("mean", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.sparse_gradient
 
 
 def test_vectors_that_are_looked_up_are_trained_without_a_look_at_edges():
     usual, blind = (Trainer(config_of("foldin"), GRAPH, CPU) for _ in range(2))
-    blind._all_edges = whole(GRAPH, torch.zeros(len(GRAPH.facts) + len(GRAPH.virtual)))
+    blind._edgeless = whole(GRAPH, torch.zeros(len(GRAPH.facts) + len(GRAPH.virtual)))
     for trainer in (usual, blind):
         trainer.epoch(0)
     assert same(usual, blind)
@@ -377,20 +376,20 @@ def test_vectors_that_are_looked_up_are_trained_without_a_look_at_edges():
 
 @pytest.mark.parametrize("encoder", ["vn", "mean", "lan"])
 @pytest.mark.parametrize("fanout", [None, 10_000])
-def test_who_practises_is_an_answer_as_newcomers_are(encoder, fanout, monkeypatch):
-    """The candidates of a batch: trained vectors, and of those who practise what their edges make of them."""
+def test_simulated_newcomers_are_answers_as_newcomers_are(encoder, fanout, monkeypatch):
+    """The candidates of a batch: trained vectors, and of simulated newcomers what their edges make of them."""
     settings = {"newcomer_share": 1.0, "dropout": 0.0, "labels": "none", "answers_by_input": True, "fanout": fanout}
     trainer, seen = trained(config_of(encoder, **settings), epochs=1), []
     contrast = trainer.model.contrast_with_all
 
-    def heard(states, asked, along, everyone, tails, rivals):
+    def watched(states, asked, along, everyone, tails, negatives):
         copies = torch.arange(states.newcomers) + len(states.layers[0]) - states.newcomers
         seen.extend([everyone.detach().clone(), trainer.model.encoder.plain(states, copies).detach()])
-        return contrast(states, asked, along, everyone, tails, rivals)
+        return contrast(states, asked, along, everyone, tails, negatives)
 
-    monkeypatch.setattr(trainer.model, "contrast_with_all", heard)
+    monkeypatch.setattr(trainer.model, "contrast_with_all", watched)
     facts = torch.arange(0, len(GRAPH.facts), 9)
-    triples, _ = trainer._questions(facts, torch.Generator().manual_seed(5))
+    triples, _ = trainer._queries(facts, torch.Generator().manual_seed(5))
     vectors = trainer.model.encoder.vectors.detach().clone()
     trainer._step(facts, facts[:0], torch.Generator().manual_seed(5))
     (everyone, by_edges), new = seen, sorted(set(triples[:, 0].tolist()))
@@ -398,17 +397,6 @@ def test_who_practises_is_an_answer_as_newcomers_are(encoder, fanout, monkeypatc
     assert old and torch.equal(everyone[old], vectors[old])
     torch.testing.assert_close(everyone[new], by_edges)
     assert not torch.allclose(everyone[new], vectors[new])
-
-
-def test_hidden_edges_are_another_share_in_every_batch():
-    trainer = trained(config_of(edge_dropout=0.4, labels="hard"), epochs=0)
-    facts = torch.tensor([3, 7])
-    seen = [trainer._without(facts, facts[:0], GENERATOR) > 0 for _ in range(200)]
-    assert not torch.stack(seen)[:, facts].any()
-    always = trained(config_of(labels="hard"), epochs=0)._without(facts, facts[:0], GENERATOR) > 0
-    share = torch.stack(seen).float().mean(dim=0)
-    assert not share[~always].any()
-    assert float((share[always] - 0.6).abs().max()) < 0.15  # a standard deviation is 0.035
 
 
 def test_facts_between_the_same_two_are_found_whichever_way_they_point():
@@ -427,7 +415,7 @@ def test_a_predicted_fact_is_hidden_with_its_twins_where_that_is_asked_for():
     batch = torch.tensor(twins[:1])
     for hides in (False, True):
         trainer = trained(config_of(hide_pairs=hides), epochs=0)
-        hidden = torch.nonzero(trainer._without(batch, nothing, GENERATOR)[: len(facts)] == 0)[:, 0]
+        hidden = torch.nonzero(trainer._weights_without(batch, nothing)[: len(facts)] == 0)[:, 0]
         assert torch.equal(hidden, GRAPH.between(batch).sort().values if hides else batch)
 
 
@@ -442,11 +430,11 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
         triples = graph.facts[batch]
         tails = triples[:, 2]
         with torch.no_grad():
-            view = whole(graph, trainer._without(batch, batch[:0], GENERATOR))
-            states, asked, _, _ = trainer._practise(view, triples, None, torch.Generator().manual_seed(0))
+            view = whole(graph, trainer._weights_without(batch, batch[:0]))
+            states, asked, _, _ = trainer._simulate_newcomers(view, triples, None, torch.Generator().manual_seed(0))
             assert (asked[:, 0] >= graph.num_entities).all()
-            rivals = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
-            _, scores, _ = trainer.model.contrast(states, asked, along_of(trainer, asked), rivals, asked[:0])
+            negatives = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
+            _, scores, _ = trainer.model.contrast(states, asked, along_of(trainer, asked), negatives, asked[:0])
         torch.testing.assert_close(scores, scores[:1].expand_as(scores))
 
 
@@ -506,7 +494,7 @@ def test_of_facts_at_random_nothing_is_known_about_newcomers(encoder, decoder):
             scorer.states, asked, along_of(trainer, asked), negatives, asked[:0]
         )
         # Without the newcomer itself, which training has taught to be no answer.
-        assert float(choice_entropy(positive, negative[:, :-1])) > math.log(CORRUPTIONS + 1) - 0.05
+        assert float(softmax_cross_entropy(positive, negative[:, :-1])) > math.log(CORRUPTIONS + 1) - 0.05
 
 
 # What must be learned -------------------------------------------------------------------------------------------------
@@ -608,8 +596,8 @@ def test_seen_entities_are_embedded_as_if_nobody_had_arrived(encoder):
     assert torch.equal(*vectors)
 
 
-@pytest.mark.parametrize("encoder", [name for name, (kind, _) in ENCODERS.items() if not kind.uses_virtual_edges])
-def test_who_hears_no_rules_answers_as_if_they_inferred_nothing(encoder):
+@pytest.mark.parametrize("encoder", [name for name, kind in ENCODERS.items() if not kind.uses_virtual_edges])
+def test_without_virtual_edges_answers_are_as_if_rules_inferred_nothing(encoder):
     trainer = trained(config_of(encoder), epochs=1)
     queries = every_query()
     without = scorer_of(trainer, None).scores(*queries)
@@ -617,7 +605,7 @@ def test_who_hears_no_rules_answers_as_if_they_inferred_nothing(encoder):
         assert np.array_equal(scorer_of(trainer, NEW_VIRTUAL, mode).scores(*queries), without)
 
 
-@pytest.mark.parametrize("encoder", [name for name, (kind, _) in ENCODERS.items() if kind.uses_virtual_edges])
+@pytest.mark.parametrize("encoder", [name for name, kind in ENCODERS.items() if kind.uses_virtual_edges])
 def test_what_newcomers_virtual_triples_weigh_follows_the_label_mode(encoder):
     trainer = trained(config_of(encoder), epochs=1)
     queries = np.array([SEEN, SEEN + 2], dtype=np.int32), np.array([0, 4], dtype=np.int32)

@@ -89,7 +89,7 @@ def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder, answers_b
         losses.append(trainer._step(*batch, torch.Generator().manual_seed(0)))
         assert bool((trainer.labels[batch[1]] != 0.5).all())
     torch.testing.assert_close(losses[0], losses[1])
-    # Fewer neighbours tell another story, unless nobody listens to any.
+    # Fewer neighbours cost another loss, unless none are used.
     assert torch.allclose(losses[0], losses[2]) == (trainer.model.encoder.hops == 0)
 
 

@@ -17,12 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
-from newcomer.models.embedding.encoders import MeanEncoder, States, VNEncoder, join_edges
+from newcomer.models.baselines import MeanEncoder
+from newcomer.models.edges import Edges, join_edges
+from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.embedding.scorer import rule_support
 from newcomer.models.sparse import Rows, row_softmax, weighted_sum
-from newcomer.models.vn.layers import SLOPE, Edges, QueryLayer, row_products
+from newcomer.models.vn.encoder import VNEncoder
+from newcomer.models.vn.layers import SLOPE, QueryLayer, row_products
 from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.predictor.fact_store import Group
 from newcomer.rules.virtual_neighbors import VirtualNeighbors

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from newcomer.models.edges import Edges
 from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.embedding.model import Negatives
 from newcomer.models.sparse import Rows
-from newcomer.models.vn.layers import Edges
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from newcomer.graph import Ids, InductiveDataset
-from newcomer.models.embedding.encoders import States
+from newcomer.models.edges import Edges
+from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.sparse import Rows
 from newcomer.models.threads import one_thread
-from newcomer.models.vn.layers import Edges
 from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
