@@ -129,9 +129,9 @@ def watched(watch: Stopwatch) -> Iterator[None]:
     with ExitStack() as patches:
         for owner, name, part in PARTS:
             patches.enter_context(mock.patch.object(owner, name, watch.wrapped(getattr(owner, name), part)))
-        for kind in (sparse._WeightedSum, sparse._LookedUpSum):
-            for name, method in _sums(watch, kind).items():
-                patches.enter_context(mock.patch.object(kind, name, staticmethod(method)))
+        kind = sparse._WeightedSum
+        for name, method in _sums(watch, kind).items():
+            patches.enter_context(mock.patch.object(kind, name, staticmethod(method)))
         yield
 
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from newcomer.models.embedding import foldin_solver as folding
-from newcomer.models.embedding.foldin import _on_cpu
-from newcomer.models.embedding.foldin_solver import MAX_CALLS, Array, ManyPoints, OnePoint, descend, solve_all
+from newcomer.models.embedding.foldin_solver import MANY_POINTS, MAX_CALLS, ONE_POINT, Array, descend, solve_all
 from nn_oracle import edges_of, one_thread
 from test_foldin import SEEN, encoder_of, random_facts
 
@@ -33,7 +32,7 @@ def test_bowls_are_descended_to_their_lowest_point(seed):
         slopes = ((points - lowest)[:, None] @ shapes)[:, 0]
         return (slopes * (points - lowest)).sum(dim=1, keepdim=True) / 2, slopes
 
-    found = descend(cost, torch.zeros_like(lowest), ManyPoints)
+    found = descend(cost, torch.zeros_like(lowest), MANY_POINTS)
     assert float((found - lowest).abs().max()) < 0.01 and torch.equal(found[3], lowest[3])
     assert len(calls) <= MAX_CALLS
 
@@ -48,7 +47,7 @@ def test_a_step_that_is_too_long_is_shortened():
 
     values = [
         float(cost(points)[0])
-        for points in (torch.zeros_like(lowest), descend(cost, torch.zeros_like(lowest), ManyPoints))
+        for points in (torch.zeros_like(lowest), descend(cost, torch.zeros_like(lowest), MANY_POINTS))
     ]
     assert values[1] < 0.5 * values[0]
 
@@ -64,9 +63,9 @@ def test_each_goes_its_own_way():
 
         return cost
 
-    together = descend(cost_of([0, 1, 2, 3]), torch.zeros_like(lowest), ManyPoints)
+    together = descend(cost_of([0, 1, 2, 3]), torch.zeros_like(lowest), MANY_POINTS)
     for row in range(4):
-        alone = descend(cost_of([row]), torch.zeros_like(lowest[:1]), ManyPoints)
+        alone = descend(cost_of([row]), torch.zeros_like(lowest[:1]), MANY_POINTS)
         torch.testing.assert_close(together[row : row + 1], alone, rtol=1e-6, atol=1e-9)
 
 
@@ -75,7 +74,7 @@ def test_each_goes_its_own_way():
 def test_one_goes_the_way_it_goes_among_many(seed, steep):
     shapes, lowest = bowls(seed, 5, 10)
     shapes, lowest[3] = shapes * steep, 0.0
-    together = descend(_many(shapes, lowest), torch.zeros_like(lowest), ManyPoints)
+    together = descend(_many(shapes, lowest), torch.zeros_like(lowest), MANY_POINTS)
     for row in range(5):
         calls = []
 
@@ -84,7 +83,7 @@ def test_one_goes_the_way_it_goes_among_many(seed, steep):
             values, slopes = _many(shapes[row : row + 1], lowest[row : row + 1])(torch.from_numpy(point)[None])
             return float(values), slopes[0].numpy()
 
-        alone = torch.from_numpy(descend(cost, np.zeros(10), OnePoint))
+        alone = torch.from_numpy(descend(cost, np.zeros(10), ONE_POINT))
         torch.testing.assert_close(alone, together[row], rtol=1e-6, atol=1e-9)
         assert len(calls) <= MAX_CALLS and (row != 3 or len(calls) == 1)
 
@@ -107,7 +106,7 @@ def test_many_are_solved_for_as_one_by_one(decoder, most, monkeypatch):
     lists[4] = [(relation, neighbor, 0.0) for relation, neighbor, _ in lists[4]]
     edges = edges_of(lists, SEEN + len(lists))
     expected = encoder.extend(encoder.states(edges_of([[] for _ in range(SEEN)], SEEN)), edges).layers[0][SEEN:]
-    facts = _on_cpu(edges).of_all(range(len(lists)), torch.ones(SEEN, dtype=torch.bool))
+    facts = encoder._used_facts(edges)
     problem = encoder._problem(torch.device("cpu"))
     found, solved = torch.zeros_like(expected), []
     for some, vectors in solve_all(problem, facts, known, torch.device("cpu")):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from newcomer.models.vn.layers import QueryLayer, StructureLayer, glorot
+from newcomer.models.vn.layers import QueryLayer, StructureLayer, glorot, products
 from nn_oracle import edges_of, lists_of, one_thread, query_loop, random_edges, structure_loop
 
 SEEDS = range(4)
@@ -128,6 +128,20 @@ def test_picked_edges_are_those_of_the_entities_asked_for(looked_at):
     layer, given = structure(5), vectors(5, 10)
     every = layer(edges, given[:7], given[:7])
     torch.testing.assert_close(layer(picked, given, given[entities]), every[entities])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dim", [4, 100, 200])
+def test_products_have_the_same_bits_however_many_there_are(dim, threads):
+    generator = torch.Generator().manual_seed(0)
+    given, matrix = torch.randn(70, dim, generator=generator), torch.randn(dim, dim, generator=generator)
+    torch.set_num_threads(threads)
+    found = products(given, matrix)
+    torch.testing.assert_close(found, given @ matrix, rtol=1e-4, atol=1e-4)
+    for size in (1, 3, 16):
+        for part in torch.randperm(70, generator=generator).split(size):
+            assert torch.equal(products(given[part], matrix), found[part])
+    assert products(given[:0], matrix).shape == (0, dim)
 
 
 def test_glorot_fills_its_bound_and_follows_its_seed():

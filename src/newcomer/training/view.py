@@ -54,7 +54,7 @@ def around(
         rows.append(frontier[drawn_rows])
         entries.append(drawn)
         found = torch.unique(graph.rows.columns[drawn])
-        frontier = found[~_within(reached, found)]
+        frontier = found[~torch.isin(found, reached)]
         reached = torch.cat([reached, frontier]).sort().values
     return View(_edges(graph, weights, reached, torch.cat(rows), torch.cat(entries)), reached)
 
@@ -73,17 +73,10 @@ def _draw(
     return row[first], entries[first]
 
 
-def _within(ascending: Tensor, wanted: Tensor) -> Tensor:
-    place = torch.searchsorted(ascending, wanted).clamp_max(len(ascending) - 1)
-    return ascending[place] == wanted
-
-
 def _edges(graph: GraphTensors, weights: Tensor, nodes: Tensor, rows: Tensor, entries: Tensor) -> Edges:
     """Edges (entity, entry of the graph) as rows of ``nodes``."""
-    place = torch.searchsorted(nodes, rows)
-    order = torch.argsort(place, stable=True)
+    place, order = torch.sort(torch.searchsorted(nodes, rows), stable=True)
     entries = entries[order]
-    counts = torch.bincount(place, minlength=len(nodes))
-    offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
+    offsets = torch.searchsorted(place, torch.arange(len(nodes) + 1, device=place.device))
     columns = torch.searchsorted(nodes, graph.rows.columns[entries])
     return Edges(Rows(offsets, columns, len(nodes)), graph.relations[entries], weights[graph.sources[entries]])

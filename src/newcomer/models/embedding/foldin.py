@@ -18,9 +18,8 @@ its tail and away from what was expected instead: so each fact's part in the vec
 """
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,42 +88,39 @@ class FoldInEncoder(Encoder):
     def extend(self, seen: States, edges: Edges) -> States:
         """Newcomers by their seen neighbours first; then those with neighbours among these newcomers, by both."""
         known, device = seen.layers[0].detach().cpu(), seen.layers[0].device
-        rows = _on_cpu(edges)
-        rows = rows._replace(weights=rows.weights.masked_fill(self.is_unknown(rows.relations), 0.0))
-        count = edges.rows.num_rows
+        facts, start = self._used_facts(edges), len(known)
+        vectors = torch.cat([known, known.new_zeros(edges.rows.num_rows, known.shape[1])])
+        usable = torch.arange(len(vectors)) < start
         with torch.no_grad():
-            every = torch.ones(len(known), dtype=torch.bool)
-            start = known.new_zeros(count, known.shape[1])
-            found, embedded = self._solved(rows, range(count), known, every, start, device)
-            usable = torch.cat([every, embedded])
-            found, _ = self._solved(
-                rows, rows.using(usable, len(known)), torch.cat([known, found]), usable, found, device
-            )
-        layers = (torch.cat([seen.layers[0], found.to(device)]),)
-        return States(layers, join_edges(seen.edges, edges), seen.nodes, count)
+            first = self._solved(facts.where(usable[facts.columns]), vectors, start, device)
+            usable[start + facts.newcomers[usable[facts.columns]]] = True
+            facts = facts.where(usable[facts.columns])
+            again = torch.isin(facts.newcomers, facts.newcomers[facts.columns >= start])
+            vectors = self._solved(facts.where(again), first, start, device)
+        layers = (torch.cat([seen.layers[0], vectors[start:].to(device)]),)
+        return States(layers, join_edges(seen.edges, edges), seen.nodes, edges.rows.num_rows)
 
-    def _solved(
-        self,
-        rows: "_Rows",
-        newcomers: Iterable[int],
-        vectors: Tensor,
-        usable: Tensor,
-        before: Tensor,
-        device: torch.device,
-    ) -> tuple[Tensor, Tensor]:
-        """``before``, with these newcomers solved for by usable entities; and which of them have such neighbours."""
-        found, embedded = before.clone(), torch.zeros(len(before), dtype=torch.bool)
-        if device.type == "cpu":  # one by one: then no vector depends on who else arrives
-            with one_thread():
-                for newcomer in newcomers:
-                    relations, columns, weights = rows.of(newcomer, usable)
-                    if len(columns):
-                        found[newcomer] = self.solve(self.facts(relations, vectors, columns, weights))
-                        embedded[newcomer] = True
-            return found, embedded
-        for some, solved in solve_all(self._problem(device), rows.of_all(newcomers, usable), vectors, device):
-            found[some], embedded[some] = solved.to(found.dtype), True
-        return found, embedded
+    def _used_facts(self, edges: Edges) -> UsedFacts:
+        """The visible edges of known relations."""
+        row, relations, columns = edges.rows.row_ids().cpu(), edges.relations.cpu(), edges.rows.columns.cpu()
+        weights = edges.weights.detach().cpu()
+        order = torch.from_numpy(np.lexsort((weights, columns, relations, row)))
+        facts = UsedFacts(row[order], relations[order], columns[order], weights[order])
+        return facts.where((facts.weights > 0) & ~self.is_unknown(facts.relations))
+
+    def _solved(self, facts: UsedFacts, vectors: Tensor, start: int, device: torch.device) -> Tensor:
+        """All vectors, with those of the newcomers, from ``start`` on, solved for who have such facts."""
+        found = vectors.clone()
+        if device.type != "cpu":
+            for newcomers, solved in solve_all(self._problem(device), facts, vectors, device):
+                found[start + newcomers] = solved.to(found.dtype)
+            return found
+        newcomers, counts = torch.unique_consecutive(facts.newcomers, return_counts=True)
+        parts = (torch.split(column, counts.tolist()) for column in facts[1:])
+        with one_thread():  # and one by one: then no vector depends on who else arrives
+            for newcomer, relations, columns, weights in zip(newcomers.tolist(), *parts, strict=True):
+                found[start + newcomer] = self.solve(self.facts(relations, vectors, columns, weights))
+        return found
 
     def _problem(self, device: torch.device) -> Problem:
         negatives = self.vectors.detach()[self.negatives].to(device)
@@ -196,7 +192,11 @@ class FoldInEncoder(Encoder):
         shares = vectors.new_zeros(len(entries))
         columns, relations = rows.columns.cpu(), states.edges.relations[entries].cpu()
         weights = states.edges.weights[entries].detach().cpu()
-        used = torch.nonzero((weights > 0) & self._is_used(relations, columns, query.cpu(), states))[:, 0]
+        if bool(self.is_unknown(query)):
+            counts = (relations == query.cpu()) & (columns < states.num_seen)
+        else:
+            counts = ~self.is_unknown(relations)
+        used = torch.nonzero((weights > 0) & counts)[:, 0]
         if len(used):
             columns, relations, weights = columns[used], relations[used], weights[used]
             vector = self.embed(states, entity, query).detach().cpu()[0]
@@ -206,51 +206,3 @@ class FoldInEncoder(Encoder):
             target = self.decoder.query_vector(vector[None], along)[0]
             shares[used] = (self.decoder.query_vector(gradients, along) @ target * weights).clamp_min(0)
         return (shares / shares.sum().clamp_min(1e-12)).to(entity.device)
-
-    def _is_used(self, relations: Tensor, columns: Tensor, query: Tensor, states: States) -> Tensor:
-        """(edges,): which edges the vector for a query (1,) follows from."""
-        if bool(self.is_unknown(query)):
-            return (relations == query) & (columns < states.num_seen)
-        return ~self.is_unknown(relations)
-
-
-class _Rows(NamedTuple):
-    """Edges on the CPU, each row by relation, neighbour and weight, so that sums keep their order."""
-
-    offsets: list[int]
-    rows: Tensor
-    relations: Tensor
-    columns: Tensor
-    weights: Tensor
-
-    def of(self, row: int, usable: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The relations, columns and weights of one row's edges to usable entities."""
-        part = slice(self.offsets[row], self.offsets[row + 1])
-        kept = self._usable(usable, part)
-        return self.relations[part][kept], self.columns[part][kept], self.weights[part][kept]
-
-    def of_all(self, rows: Iterable[int], usable: Tensor) -> UsedFacts:
-        """Those of several rows, with the row of each."""
-        wanted = torch.zeros(len(self.offsets) - 1, dtype=torch.bool)
-        wanted[list(rows)] = True
-        kept = wanted[self.rows] & self._usable(usable)
-        return UsedFacts(self.rows[kept], self.relations[kept], self.columns[kept], self.weights[kept])
-
-    def using(self, usable: Tensor, first: int) -> list[int]:
-        """The rows with edges to usable entities from ``first`` on."""
-        rows: list[int] = torch.unique(self.rows[self._usable(usable) & (self.columns >= first)]).tolist()
-        return rows
-
-    def _usable(self, usable: Tensor, part: slice = slice(None)) -> Tensor:
-        columns = self.columns[part]
-        return (columns < len(usable)) & (self.weights[part] > 0) & usable[columns.clamp_max(len(usable) - 1)]
-
-
-def _on_cpu(edges: Edges) -> _Rows:
-    rows: list[Tensor] = [edges.rows.row_ids().cpu(), edges.relations.cpu(), edges.rows.columns.cpu()]
-    weights = edges.weights.detach().cpu()
-    order = torch.argsort(weights, stable=True)
-    for ids in reversed(rows):
-        order = order[torch.argsort(ids[order], stable=True)]
-    row, relations, columns = (ids[order] for ids in rows)
-    return _Rows(edges.rows.offsets.tolist(), row, relations, columns, weights[order])

@@ -31,48 +31,31 @@ Array = npt.NDArray[Any]
 Cost = Callable[[Any], tuple[Any, Any]]  # of points: what they cost, and the gradient
 
 
-class OnePoint:
-    """What a descent from one point calculates with: points are arrays (d,) of numpy, numbers are floats."""
+class Arithmetic(NamedTuple):
+    """What a descent calculates with."""
 
-    any = bool
-
-    @staticmethod
-    def dot(one: Any, other: Any) -> Any:
-        return float(one @ other)
-
-    @staticmethod
-    def norm(point: Any) -> Any:
-        return float(np.linalg.norm(point))
-
-    @staticmethod
-    def plus(point: Any, factor: Any, direction: Any) -> Any:
-        return point + factor * direction
-
-    @staticmethod
-    def choose(condition: Any, first: Any, second: Any) -> Any:
-        return first if condition else second
+    dot: Callable[[Any, Any], Any]
+    norm: Callable[[Any], Any]
+    plus: Callable[[Any, Any, Any], Any]  # points and so many times the directions
+    choose: Callable[[Any, Any, Any], Any]
+    any: Callable[[Any], Any]
 
 
-class ManyPoints(OnePoint):
-    """The same for many points at once: tensors (b, d), numbers are tensors (b, 1)."""
-
-    any = torch.any  # type: ignore[assignment]
-
-    @staticmethod
-    def dot(one: Any, other: Any) -> Any:
-        return (one * other).sum(dim=1, keepdim=True)
-
-    @staticmethod
-    def norm(point: Any) -> Any:
-        return point.norm(dim=1, keepdim=True)
-
-    @staticmethod
-    def plus(point: Any, factor: Any, direction: Any) -> Any:
-        return torch.addcmul(point, factor, direction)
-
-    @staticmethod
-    def choose(condition: Any, first: Any, second: Any) -> Any:
-        return torch.where(condition, first, second)
+# One point is an array (d,) of numpy, and numbers are floats; many are a tensor (b, d), and numbers tensors (b, 1).
+ONE_POINT = Arithmetic(
+    lambda one, other: float(one @ other),
+    lambda point: float(np.linalg.norm(point)),
+    lambda point, factor, direction: point + factor * direction,
+    lambda condition, first, second: first if condition else second,
+    bool,
+)
+MANY_POINTS = Arithmetic(
+    lambda one, other: (one * other).sum(dim=1, keepdim=True),
+    lambda points: points.norm(dim=1, keepdim=True),
+    torch.addcmul,
+    torch.where,
+    torch.any,
+)
 
 
 class _Step(NamedTuple):
@@ -81,9 +64,9 @@ class _Step(NamedTuple):
     scale: Any  # one by the product of both; 0 where the point stayed
 
 
-def descend(cost: Cost, start: Any, calculus: type[OnePoint]) -> Any:
+def descend(cost: Cost, start: Any, by: Arithmetic) -> Any:
     """The minima of strictly convex costs, one for each point of ``start``, by limited-memory BFGS."""
-    dot, norm, choose = calculus.dot, calculus.norm, calculus.choose
+    dot, norm, choose = by.dot, by.norm, by.choose
     points = start
     values, gradients = cost(points)
     steep = norm(gradients)
@@ -92,9 +75,9 @@ def descend(cost: Cost, start: Any, calculus: type[OnePoint]) -> Any:
     lengths = curvatures = steep * 0 + 1.0
     for _ in range(MAX_CALLS - 1):
         unfinished = norm(gradients) > TOLERANCE * steep
-        if not calculus.any(unfinished):
+        if not by.any(unfinished):
             break
-        tried = calculus.plus(points, lengths, directions)
+        tried = by.plus(points, lengths, directions)
         reached, there = cost(tried)
         allowed = values + MIN_DECREASE * lengths * dot(directions, gradients) + ROUNDING * abs(values)
         go = unfinished & (reached <= allowed)
@@ -104,20 +87,19 @@ def descend(cost: Cost, start: Any, calculus: type[OnePoint]) -> Any:
         curvatures = choose(go, product / dot(bent, bent), curvatures)
         points, gradients = choose(go, tried, points), choose(go, there, gradients)
         values, lengths = choose(go, reached, values), choose(go, 1.0, lengths * BACKTRACKING)
-        directions = choose(go, _downhill(gradients, steps, curvatures, calculus), directions)
+        directions = choose(go, _downhill(gradients, steps, curvatures, by), directions)
     return points
 
 
-def _downhill(gradients: Any, steps: deque[_Step], curvatures: Any, calculus: type[OnePoint]) -> Any:
+def _downhill(gradients: Any, steps: deque[_Step], curvatures: Any, by: Arithmetic) -> Any:
     """The directions to the minima, if the costs bend everywhere as they did along the last steps."""
-    dot, plus = calculus.dot, calculus.plus
     directions, along = -gradients, []
     for moved, bent, scale in reversed(steps):
-        along.append(scale * dot(moved, directions))
-        directions = plus(directions, -along[-1], bent)
+        along.append(scale * by.dot(moved, directions))
+        directions = by.plus(directions, -along[-1], bent)
     directions = directions * curvatures
     for (moved, bent, scale), share in zip(steps, reversed(along), strict=True):
-        directions = plus(directions, share - scale * dot(bent, directions), moved)
+        directions = by.plus(directions, share - scale * by.dot(bent, directions), moved)
     return directions
 
 
@@ -171,7 +153,7 @@ def solve_one(problem: Problem, facts: Facts) -> Tensor:
         unlikely = float(weights @ (np.log(total) + top.numpy())) - float(point @ stated)
         return unlikely + RIDGE * float(point @ point), gradient
 
-    found = torch.from_numpy(descend(cost, np.zeros_like(stated), OnePoint))
+    found = torch.from_numpy(descend(cost, np.zeros_like(stated), ONE_POINT))
     return decoder.vector(found.view(relations.dtype))
 
 
@@ -193,6 +175,10 @@ class UsedFacts(NamedTuple):
     columns: Tensor
     weights: Tensor
 
+    def where(self, mask: Tensor) -> "UsedFacts":
+        """Those under a mask."""
+        return UsedFacts(*(column[mask] for column in self))
+
 
 class _Table(NamedTuple):
     newcomers: Tensor  # (b,)
@@ -209,7 +195,7 @@ def solve_all(
     """Newcomers that are solved for together, and their vectors; ``vectors`` are those that columns name."""
     for table in _tables(problem, facts, vectors, device):
         cost = partial(_cost, problem, table, problem.decoder.inverse(table.relations))
-        yield table.newcomers, descend(cost, torch.zeros_like(table.tails[:, 0]), ManyPoints).cpu()
+        yield table.newcomers, descend(cost, torch.zeros_like(table.tails[:, 0]), MANY_POINTS).cpu()
 
 
 def _cost(problem: Problem, table: _Table, inverse: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -233,9 +219,9 @@ def _tables(problem: Problem, facts: UsedFacts, vectors: Tensor, device: torch.d
     tails = vectors.new_zeros(len(pairs), dim).index_add_(0, of_pair, vectors[facts.columns] * facts.weights[:, None])
     weights = vectors.new_zeros(len(pairs)).index_add_(0, of_pair, facts.weights)
     along = problem.decoder.relation_vectors(torch.arange(kinds, device=problem.negatives.device)).detach().cpu()
-    newcomers = torch.unique_consecutive(facts.newcomers)
-    first_pair, num_pairs = _spans(pairs // kinds, newcomers)
-    first_tie, num_ties = _spans(ties // len(vectors), newcomers)
+    newcomers, num_pairs = torch.unique_consecutive(pairs // kinds, return_counts=True)
+    num_ties = torch.unique_consecutive(ties // len(vectors), return_counts=True)[1]
+    first_pair, first_tie = (torch.cumsum(count, 0) - count for count in (num_pairs, num_ties))
     size = _rounded(num_pairs) * (1 << 20) + _rounded(num_ties)
     for kind in torch.unique(size).tolist():
         m, n = kind >> 20, kind & ((1 << 20) - 1)
@@ -249,12 +235,6 @@ def _tables(problem: Problem, facts: UsedFacts, vectors: Tensor, device: torch.d
             mine = has_pair[..., None]
             columns = along[pairs[pair] % kinds], weights[pair][..., None] * mine, tails[pair] * mine, near, padding
             yield _Table(newcomers[part], *(column.to(device) for column in columns))
-
-
-def _spans(owners: Tensor, newcomers: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the entries of each begin in ascending ``owners``, and how many they are."""
-    first = torch.searchsorted(owners, newcomers)
-    return first, torch.searchsorted(owners, newcomers, right=True) - first
 
 
 def _rounded(sizes: Tensor) -> Tensor:

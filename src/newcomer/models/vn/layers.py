@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from newcomer.models.edges import Edges
-from newcomer.models.sparse import Rows, by_column, by_row, looked_up_sum, row_softmax, single_rows, weighted_sum
+from newcomer.models.sparse import Rows, by_column, by_row, row_softmax, single_rows, weighted_sum
 
 SLOPE = 0.2  # of the LeakyReLU, as attention networks have it
 
@@ -33,18 +33,15 @@ class StructureLayer(nn.Module):
     def forward(self, edges: Edges, vectors: Tensor, own: Tensor, one_by_one: bool = False) -> Tensor:
         """New vectors for the rows of ``edges``: ``vectors`` are those of all entities, ``own`` those of the rows.
 
-        ``one_by_one`` multiplies row by row: then no bit of a row depends on how many others there are.
+        With ``one_by_one`` no bit of a row depends on how many others there are.
         """
         lookup = edges.by_relation or single_rows(edges.relations, len(self.alpha))
-        gathered = looked_up_sum(edges.rows, lookup, self.alpha, edges.shares, vectors) + own
+        gathered = weighted_sum(edges.rows, by_column(lookup, self.alpha) * edges.shares, vectors) + own
         if self.shifts is not None:
             relations = Rows(edges.rows.offsets, edges.relations, len(self.shifts))
             relations = relations.knowing(edges.rows.row_ids(), edges.rows.sizes)
             gathered = gathered + weighted_sum(relations, edges.shares, self.shifts)
-        if one_by_one and len(gathered) > 1:
-            # Copies begin where memory is aligned, whatever the row.
-            return torch.cat([torch.tanh(row.clone() @ self.weight) for row in torch.split(gathered, 1)])
-        result: Tensor = torch.tanh(gathered @ self.weight)
+        result: Tensor = torch.tanh(products(gathered, self.weight) if one_by_one else gathered @ self.weight)
         return result
 
 
@@ -94,6 +91,14 @@ class QueryLayer(nn.Module):
         shares = row_softmax(pairs, functional.leaky_relu(logits, SLOPE), edges.weights[entries])
         attended = weighted_sum(pairs, shares, vectors)
         return attended + by_row(asked, vectors) if self.residual else attended
+
+
+def products(vectors: Tensor, matrix: Tensor) -> Tensor:
+    """(n, k): vectors times a matrix, as a sparse product, which adds up each row by itself: see `row_products`."""
+    count, width = vectors.shape
+    every = torch.arange(width, device=vectors.device).repeat(count)
+    offsets = torch.arange(count + 1, device=vectors.device) * width
+    return weighted_sum(Rows(offsets, every, width), vectors.reshape(-1), matrix)
 
 
 def row_products(vectors: Tensor, direction: Tensor) -> Tensor:
