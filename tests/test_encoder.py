@@ -78,8 +78,8 @@ def test_vectors_are_finite_and_have_the_shape_asked_for(kind, dtype):
     vectors = encoder.embed(encoder.states(edges), entities, queries)
     assert vectors.shape == (5, DIM) and vectors.dtype == dtype
     assert bool(torch.isfinite(vectors).all())
-    nobody = torch.zeros(0, dtype=torch.int64)
-    assert encoder.embed(encoder.states(edges), nobody, nobody).shape == (0, DIM)
+    none = torch.zeros(0, dtype=torch.int64)
+    assert encoder.embed(encoder.states(edges), none, none).shape == (0, DIM)
 
 
 @every_kind
@@ -194,8 +194,8 @@ def test_newcomers_change_no_bit_of_a_seen_entity(kind, seen, dim, newcomers):
     assert torch.equal(encoder.embed(arrived, *ask), before)
     for old, new in zip(alone.layers, arrived.layers, strict=True):
         assert torch.equal(new[:seen], old)
-    nobody = encoder.extend(alone, edges_of([], seen, torch.float32))
-    assert torch.equal(encoder.embed(nobody, *ask), before)
+    without = encoder.extend(alone, edges_of([], seen, torch.float32))
+    assert torch.equal(encoder.embed(without, *ask), before)
     everyone = torch.arange(seen + newcomers)
     assert bool(torch.isfinite(encoder.embed(arrived, everyone, everyone % (2 * RELATIONS))).all())
 
@@ -232,9 +232,9 @@ def test_vn_uses_newcomers_that_have_neighbors():
     edges = random_edges(0)
     encoder = prepared("vn without queries", edges)
     seen = encoder.states(edges)
-    tied = encoder.extend(seen, edges_of([[(0, 3, 1.0)], [(2, SEEN, 1.0)]], SEEN + 2))
+    linked = encoder.extend(seen, edges_of([[(0, 3, 1.0)], [(2, SEEN, 1.0)]], SEEN + 2))
     apart = encoder.extend(seen, edges_of([[(0, 3, 1.0)], []], SEEN + 2))
-    assert tied.layers[-1][SEEN + 1].any() and not apart.layers[-1][SEEN + 1].any()
+    assert linked.layers[-1][SEEN + 1].any() and not apart.layers[-1][SEEN + 1].any()
 
 
 def test_joined_edges_are_the_rows_of_both():

@@ -1,4 +1,4 @@
-"""Fold-in: a newcomer's vector is the one that explains its facts best, and each fact's part in it can be told."""
+"""Fold-in: a newcomer's vector is the one that explains its facts best, and each fact's part in it is known."""
 
 import io
 import math
@@ -220,8 +220,8 @@ def test_shares_are_those_of_the_gradients_along_the_query(seed):
             expected.append(max(0.0, float((as_asked[0] @ asked).detach())))
         total = sum(expected)
         assert shares[:-1].tolist() == pytest.approx([one / total for one in expected], abs=1e-6)
-    nobody = encoder.attention(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
-    assert nobody.shape == (0,)
+    of_none = encoder.attention(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
+    assert of_none.shape == (0,)
 
 
 def part_of(encoder: FoldInEncoder, known: Tensor, used: list[Edge], fact: Edge, vector: Tensor) -> Tensor:
@@ -248,8 +248,8 @@ def test_the_seed_draws_the_negatives_and_those_of_high_degree_rather():
         assert len(set(encoder.negatives.tolist())) == NEGATIVES
         drawn.append((encoder.negatives.tolist(), encoder.log_weights.tolist()))
     assert drawn[0] == drawn[1] != drawn[2]
-    busy = sum(entity >= 2000 for entity in drawn[0][0])
-    assert busy / 500 > 3 * (NEGATIVES - busy) / 2000
+    of_high_degree = sum(entity >= 2000 for entity in drawn[0][0])
+    assert of_high_degree / 500 > 3 * (NEGATIVES - of_high_degree) / 2000
     assert max(drawn[0][1]) <= math.log(2500 / NEGATIVES) + MAX_LOG_WEIGHT + 1e-9
 
 

@@ -20,7 +20,7 @@ from newcomer.models.embedding.scorer import ModelScorer, lifted, virtual_labels
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
 from newcomer.training.embedding import Trainer, cross_entropy, softmax_cross_entropy
-from newcomer.training.view import whole
+from newcomer.training.view import View
 from nn_oracle import ENCODER_DECODERS, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
 
@@ -49,13 +49,13 @@ def config_of(encoder: str = "vn", decoder: str = "distmult", seed: int = 0, **s
 
 
 def random_dataset(seed: int = 0) -> tuple[InductiveDataset, VirtualNeighbors, VirtualNeighbors]:
-    """Seen entities and newcomers, one of them tied to another, with what random rules conclude about either."""
+    """Seen entities and newcomers, one of them linked to another, with what random rules conclude about either."""
     rng = np.random.default_rng(seed)
     ring = [(e, 0, (e + 1) % SEEN) for e in range(SEEN)]
     rows = [*random_rows(rng, SEEN, RELATIONS, 50), *ring]
     observed = graph_of(rows, SEEN + NEWCOMERS, RELATIONS)
-    ties = [(SEEN + k // 3, k % RELATIONS, int(rng.integers(SEEN))) for k in range(3 * NEWCOMERS)]
-    auxiliary = Graph.build(observed.entities, observed.relations, TripleArray.of([*ties, (SEEN, 2, SEEN + 1)]))
+    links = [(SEEN + k // 3, k % RELATIONS, int(rng.integers(SEEN))) for k in range(3 * NEWCOMERS)]
+    auxiliary = Graph.build(observed.entities, observed.relations, TripleArray.of([*links, (SEEN, 2, SEEN + 1)]))
     tests = TripleArray.of([(SEEN + k, 1, int(rng.integers(SEEN))) for k in range(NEWCOMERS)])
     dataset = InductiveDataset("random", observed, auxiliary, TripleArray.empty(), tests)
     rules = random_rules(rng, SEEN, RELATIONS, 10)
@@ -189,7 +189,7 @@ def test_queries_are_the_facts_or_their_inverses():
 def test_a_share_of_the_heads_is_asked_about_as_newcomers(share):
     trainer = trained(config_of(newcomer_share=share, dropout=0.0), epochs=0)
     triples = GRAPH.facts
-    view = whole(GRAPH, trainer._weights(trainer.labels))
+    view = View(GRAPH.edges(trainer._weights(trainer.labels)))
     states = trainer.model.encoder.states(view.edges)
     simulated, asked, _, arriving = trainer._simulate_newcomers(view, triples, None, torch.Generator().manual_seed(0))
     again = asked[:, 0] >= SEEN
@@ -211,7 +211,7 @@ def test_answers_and_their_corruptions_arrive_together(fanout, heads):
     trainer, batches = trained(config, epochs=0), 20
     triples, drawn = GRAPH.facts, torch.tensor([[3, 3, 4], [5, 4, 0]])
     negatives = Negatives(torch.tensor([0, 1]), drawn, triples[:, 1] % 2)
-    view = whole(GRAPH, trainer._weights(trainer.labels))
+    view = View(GRAPH.edges(trainer._weights(trainer.labels)))
     together = 0
     for seed in range(batches):
         generator = torch.Generator().manual_seed(seed)
@@ -279,7 +279,7 @@ def test_a_model_is_built_as_the_settings_say():
 
 
 def pairs_at_random(count: int, hub: bool) -> GraphTensors:
-    """Entities in random pairs by relation 0, all tied to one hub if asked, and a rule that repeats each pair."""
+    """Entities in random pairs by relation 0, all linked to one hub if asked, and a rule that repeats each pair."""
     order = np.random.default_rng(0).permutation(2 * count).tolist()
     rows = [(order[2 * k], 0, order[2 * k + 1]) for k in range(count)]
     entities = 2 * count + hub
@@ -368,7 +368,7 @@ def test_where_others_move_too_the_table_is_moved(settings):
 
 def test_vectors_that_are_looked_up_are_trained_without_a_look_at_edges():
     usual, blind = (Trainer(config_of("foldin"), GRAPH, CPU) for _ in range(2))
-    blind._edgeless = whole(GRAPH, torch.zeros(len(GRAPH.facts) + len(GRAPH.virtual)))
+    blind._edgeless = View(GRAPH.edges(torch.zeros(len(GRAPH.facts) + len(GRAPH.virtual))))
     for trainer in (usual, blind):
         trainer.epoch(0)
     assert same(usual, blind)
@@ -411,7 +411,7 @@ def test_facts_between_the_same_two_are_found_whichever_way_they_point():
 def test_a_predicted_fact_is_hidden_with_its_twins_where_that_is_asked_for():
     facts, nothing = GRAPH.facts.tolist(), torch.tensor([], dtype=torch.int64)
     twins = [n for n, (h, _, t) in enumerate(facts) for m, (a, _, b) in enumerate(facts) if n != m and {h, t} == {a, b}]
-    assert twins, "the graph has entities that are tied twice"
+    assert twins, "the graph has pairs with two facts"
     batch = torch.tensor(twins[:1])
     for hides in (False, True):
         trainer = trained(config_of(hide_pairs=hides), epochs=0)
@@ -422,7 +422,7 @@ def test_a_predicted_fact_is_hidden_with_its_twins_where_that_is_asked_for():
 @every_encoder_through_edges
 @pytest.mark.parametrize("decoder", ["distmult", "transe"])
 def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
-    """All are tied to one hub, so training goes on; heads without their pair are alike and rank all tails alike."""
+    """All are linked to one hub, so training goes on; heads without their pair are alike and rank all tails alike."""
     graph, size = pairs_at_random(30, hub=True), 10
     trainer = trained(config_of(encoder, decoder, newcomer_share=1.0, dropout=0.0, labels="hard"), graph, epochs=6)
     facts = torch.nonzero(graph.facts[:, 1] == 0)[:, 0]
@@ -430,7 +430,7 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
         triples = graph.facts[batch]
         tails = triples[:, 2]
         with torch.no_grad():
-            view = whole(graph, trainer._weights_without(batch, batch[:0]))
+            view = View(graph.edges(trainer._weights_without(batch, batch[:0])))
             states, asked, _, _ = trainer._simulate_newcomers(view, triples, None, torch.Generator().manual_seed(0))
             assert (asked[:, 0] >= graph.num_entities).all()
             negatives = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
@@ -622,8 +622,8 @@ def test_what_newcomers_virtual_triples_weigh_follows_the_label_mode(encoder):
 
 def test_a_data_set_without_newcomers_is_scored_over_its_observed_graph():
     graph = graph_of([tuple(row) for row in DATASET.observed.triples.rows.tolist()], SEEN, RELATIONS)
-    nobody = Graph.build(graph.entities, graph.relations, TripleArray.empty())
-    dataset = InductiveDataset("seen", graph, nobody, TripleArray.empty(), TripleArray.of([(0, 0, 1)]))
+    nothing = Graph.build(graph.entities, graph.relations, TripleArray.empty())
+    dataset = InductiveDataset("seen", graph, nothing, TripleArray.empty(), TripleArray.of([(0, 0, 1)]))
     trainer = trained(config_of(labels="none"), PLAIN, epochs=1)
     scorer = ModelScorer(trainer.model, PLAIN, trainer.labels, dataset, None, "none", 0.01)
     assert scorer.scores(np.array([3], dtype=np.int32), np.array([1], dtype=np.int32)).shape == (1, SEEN)

@@ -25,7 +25,7 @@ from newcomer.models.embedding.model import Negatives
 from newcomer.models.embedding.registry import build_model
 from newcomer.models.sparse import distinct
 from newcomer.models.vn.soft_labels import soft_labels
-from newcomer.training.view import View, around, whole
+from newcomer.training.view import View, around
 
 FIRST_LABELS = {"soft": 0.5, "hard": 1.0, "none": 0.0}  # of virtual triples that training has not come to yet
 
@@ -47,7 +47,7 @@ class Trainer:
     def __init__(self, config: Config, graph: GraphTensors, device: torch.device) -> None:
         self.config, self.graph, self.device = config, graph, device
         self.model = build_model(config.model, graph.num_entities, graph.num_relations, config.seed).to(device)
-        stated = whole(graph, self._weights(torch.zeros(len(graph.virtual), device=device)))
+        stated = View(graph.edges(self._weights(torch.zeros(len(graph.virtual), device=device))))
         self.model.encoder.prepare(stated.edges, config.seed)
         self._edgeless = stated if self._uses_no_edges else None
         self.model.encoder.sparse_gradient = self._updates_few_rows()
@@ -107,7 +107,7 @@ class Trainer:
         training = self.config.training
         triples, drawn = self._queries(facts, generator)
         view = self._view(facts, triples, drawn, virtual, generator)
-        placed = None if drawn is None else view.negatives(drawn)
+        placed = None if drawn is None else drawn._replace(entities=view.places(drawn.entities))
         states, asked, negatives, arriving = self._simulate_newcomers(view, view.triples(triples), placed, generator)
         learned, groundings = self._virtual_and_premises(virtual)
         learned = view.triples(learned)
@@ -134,8 +134,7 @@ class Trainer:
         """The facts, half of them inverted, and entities to replace their tails with: either end is corrupted."""
         triples = self.graph.facts[facts]
         turn = torch.rand(len(facts), generator=generator, device=self.device) < 0.5
-        turned = torch.stack([triples[:, 2], self.model.inverse(triples[:, 1]), triples[:, 0]], dim=1)
-        triples = torch.where(turn[:, None], turned, triples)
+        triples = torch.where(turn[:, None], self.model.inverted(triples), triples)
         if self.model.answers_by_input:
             return triples, None  # all seen entities are candidates already
         # Around a batch only its own entities cost: then the queries of all relations share the same few.
@@ -157,7 +156,7 @@ class Trainer:
             return self._edgeless
         weights, fanout = self._weights_without(facts, virtual), self.config.training.fanout
         if fanout is None:
-            return whole(self.graph, weights)
+            return View(self.graph.edges(weights))
         ends = [triples[:, ::2].reshape(-1), self.graph.mentioned(virtual)]
         if negatives is not None:
             ends.append(negatives.entities.reshape(-1))

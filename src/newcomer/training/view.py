@@ -11,7 +11,6 @@ from torch import Tensor
 
 from newcomer.models.edges import Edges
 from newcomer.models.embedding.graph_tensors import GraphTensors
-from newcomer.models.embedding.model import Negatives
 from newcomer.models.sparse import Rows
 
 
@@ -32,15 +31,6 @@ class View:
             return triples
         heads, relations, tails = triples.unbind(dim=1)
         return torch.stack([self.places(heads), relations, self.places(tails)], dim=1)
-
-    def negatives(self, negatives: Negatives) -> Negatives:
-        """Negatives with places for their entities."""
-        return negatives._replace(entities=self.places(negatives.entities))
-
-
-def whole(graph: GraphTensors, weights: Tensor) -> View:
-    """Everything, with a weight a triple."""
-    return View(graph.edges(weights))
 
 
 def around(

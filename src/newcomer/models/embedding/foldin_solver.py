@@ -215,23 +215,23 @@ def _tables(problem: Problem, facts: UsedFacts, vectors: Tensor, device: torch.d
     """The newcomers in tables of those with about as many relations and neighbours."""
     kinds, dim = 2 * problem.decoder.num_relations, vectors.shape[1]
     pairs, of_pair = torch.unique_consecutive(facts.newcomers * kinds + facts.relations, return_inverse=True)
-    ties = torch.unique(facts.newcomers * len(vectors) + facts.columns)
+    links = torch.unique(facts.newcomers * len(vectors) + facts.columns)
     tails = vectors.new_zeros(len(pairs), dim).index_add_(0, of_pair, vectors[facts.columns] * facts.weights[:, None])
     weights = vectors.new_zeros(len(pairs)).index_add_(0, of_pair, facts.weights)
     along = problem.decoder.relation_vectors(torch.arange(kinds, device=problem.negatives.device)).detach().cpu()
     newcomers, num_pairs = torch.unique_consecutive(pairs // kinds, return_counts=True)
-    num_ties = torch.unique_consecutive(ties // len(vectors), return_counts=True)[1]
-    first_pair, first_tie = (torch.cumsum(count, 0) - count for count in (num_pairs, num_ties))
-    size = _rounded(num_pairs) * (1 << 20) + _rounded(num_ties)
+    num_links = torch.unique_consecutive(links // len(vectors), return_counts=True)[1]
+    first_pair, first_link = (torch.cumsum(count, 0) - count for count in (num_pairs, num_links))
+    size = _rounded(num_pairs) * (1 << 20) + _rounded(num_links)
     for kind in torch.unique(size).tolist():
         m, n = kind >> 20, kind & ((1 << 20) - 1)
         members = torch.nonzero(size == kind)[:, 0]
         at_once = max(1, MAX_NUMBERS // (m * (len(problem.negatives) + n) + (m + n) * dim))
         for part in torch.split(members, at_once):
             pair, has_pair = _places(first_pair[part], num_pairs[part], m)
-            tie, has_tie = _places(first_tie[part], num_ties[part], n)
-            near = vectors[ties[tie] % len(vectors)] * has_tie[..., None]
-            padding = vectors.new_zeros(len(part), 1, n).masked_fill(~has_tie[:, None], -torch.inf)
+            link, has_link = _places(first_link[part], num_links[part], n)
+            near = vectors[links[link] % len(vectors)] * has_link[..., None]
+            padding = vectors.new_zeros(len(part), 1, n).masked_fill(~has_link[:, None], -torch.inf)
             mine = has_pair[..., None]
             columns = along[pairs[pair] % kinds], weights[pair][..., None] * mine, tails[pair] * mine, near, padding
             yield _Table(newcomers[part], *(column.to(device) for column in columns))

@@ -54,6 +54,10 @@ class Model(nn.Module):
         """The oriented ids of the inverses."""
         return (relations + self.num_relations) % (2 * self.num_relations)
 
+    def inverted(self, triples: Tensor) -> Tensor:
+        """(n, 3): the same statements by the inverse relations."""
+        return torch.stack([triples[:, 2], self.inverse(triples[:, 1]), triples[:, 0]], dim=1)
+
     def answers(self, states: States, entities: Tensor, relations: Tensor) -> Tensor:
         """(n, d): vectors of ``entities`` as tails of ``relations``."""
         if not self.answers_by_input:
@@ -83,8 +87,7 @@ class Model(nn.Module):
     def oriented(self, triples: Tensor, seen: int) -> Tensor:
         """Triples, inverted where only the tail is no longer seen: then the query is about it."""
         turn = (triples[:, 2] >= seen) & (triples[:, 0] < seen)
-        turned = torch.stack([triples[:, 2], self.inverse(triples[:, 1]), triples[:, 0]], dim=1)
-        return torch.where(turn[:, None], turned, triples)
+        return torch.where(turn[:, None], self.inverted(triples), triples)
 
     def truths(self, states: States, triples: Tensor) -> Tensor:
         """(n,): truths in 0..1."""
