@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from newcomer.config import Config
 from newcomer.models.embedding.encoder import States
-from newcomer.models.embedding.graph_tensors import ChosenGroundings, GraphTensors
+from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings
 from newcomer.models.embedding.model import Negatives
 from newcomer.models.embedding.registry import build_model
 from newcomer.models.sparse import distinct
@@ -216,7 +216,7 @@ class Trainer:
         copies = torch.arange(len(arriving), device=self.device) + len(known)
         return candidates.index_copy(0, ids, encoder.plain(states, copies))
 
-    def _virtual_and_premises(self, virtual: Tensor) -> tuple[Tensor, ChosenGroundings | None]:
+    def _virtual_and_premises(self, virtual: Tensor) -> tuple[Tensor, Groundings | None]:
         """These virtual triples, then the premises that their soft labels follow from; and their groundings."""
         triples = self.graph.virtual[virtual]
         if len(virtual) == 0 or self.config.model.labels != "soft":
@@ -259,7 +259,7 @@ class Trainer:
             negative = negative + math.log(others / negative.shape[1])  # so many negatives stand for all
         return LOSSES[training.loss](positive, negative)
 
-    def _virtual_loss(self, virtual: Tensor, groundings: ChosenGroundings | None, scores: Tensor) -> Tensor:
+    def _virtual_loss(self, virtual: Tensor, groundings: Groundings | None, scores: Tensor) -> Tensor:
         """Refresh the labels of these virtual triples and compare their scores with them; premises' scores follow."""
         if len(virtual) == 0:
             return scores.new_zeros(())

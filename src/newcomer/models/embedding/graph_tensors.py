@@ -21,19 +21,11 @@ from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 PREMISES = 3
 Numbers = npt.NDArray[np.int64]
+Strengths = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Groundings:
-    """The groundings of all virtual triples: where each one's begin, confidence, premises (-1 if fewer)."""
-
-    offsets: Tensor  # (virtual + 1,)
-    confidence: Tensor  # (groundings,)
-    premises: Tensor  # (groundings, 3, 3)
-
-
-class ChosenGroundings(NamedTuple):
-    """The groundings of some virtual triples: a row a triple, whose entries are groundings of three premises each."""
+class Groundings(NamedTuple):
+    """The groundings of virtual triples: a row a triple, whose entries are groundings of three premises each."""
 
     rows: Rows
     confidence: Tensor  # (groundings,)
@@ -42,9 +34,8 @@ class ChosenGroundings(NamedTuple):
 
     def support(self, truths: Tensor) -> Tensor:
         """(n,): `grounding_support` of each triple, with the truths of the premises (3 * groundings,)."""
-        return grounding_support(
-            self.rows, self.confidence, truths.reshape(self.absent.shape).masked_fill(self.absent, 1.0)
-        )
+        known = truths.reshape(self.absent.shape).masked_fill(self.absent, 1.0)
+        return grounding_support(self.rows, self.confidence, known)
 
 
 @dataclass(frozen=True)
@@ -79,18 +70,11 @@ class GraphTensors:
         distinct: Tensor = torch.unique(torch.cat([self.virtual[virtual], self.grounds(virtual).premises])[:, ::2])
         return distinct
 
-    def grounds(self, virtual: Tensor) -> ChosenGroundings:
+    def grounds(self, virtual: Tensor) -> Groundings:
         """The groundings of these virtual triples."""
-        rows, chosen = self._by_conclusion.pick(virtual)
-        premises = self.groundings.premises[chosen]
-        absent = premises[:, :, 1] < 0
-        filled = torch.where(absent[:, :, None], premises[:, :1], premises)
-        return ChosenGroundings(rows, self.groundings.confidence[chosen], filled.reshape(-1, 3), absent)
-
-    @cached_property
-    def _by_conclusion(self) -> Rows:
-        every = torch.arange(len(self.groundings.confidence), device=self.virtual.device)
-        return Rows(self.groundings.offsets, every, len(every))
+        rows, chosen = self.groundings.rows.pick(virtual)
+        premises = self.groundings.premises.reshape(-1, PREMISES, 3)[chosen].reshape(-1, 3)
+        return Groundings(rows, self.groundings.confidence[chosen], premises, self.groundings.absent[chosen])
 
     def between(self, facts: Tensor) -> Tensor:
         """All facts between the same two entities as one of these, themselves included."""
@@ -130,18 +114,21 @@ def build_graph_tensors(
         rows,
         relations,
         sources,
-        Groundings(
-            _tensor(np.concatenate([[0], np.cumsum(counts)]), device),
-            torch.tensor(confidence, dtype=torch.float32, device=device),
-            _tensor(premises, device),
-        ),
+        _groundings(counts, confidence, premises, device),
         _dependents(numbers, counts, len(facts), device),
     )
 
 
-def _within(
-    virtual: VirtualNeighbors | None, num_entities: int
-) -> tuple[TripleArray, Numbers, npt.NDArray[np.float64], Ids]:
+def _groundings(counts: Numbers, confidence: Strengths, premises: Ids, device: torch.device) -> Groundings:
+    offsets, every = np.concatenate([[0], np.cumsum(counts)]), np.arange(len(confidence))
+    rows = Rows(_tensor(offsets, device), _tensor(every, device), len(every))
+    absent = premises[:, :, 1] < 0
+    filled = np.where(absent[:, :, None], premises[:, :1], premises).reshape(-1, 3)
+    confidences = torch.tensor(confidence, dtype=torch.float32, device=device)
+    return Groundings(rows, confidences, _tensor(filled, device), torch.from_numpy(absent).to(device))
+
+
+def _within(virtual: VirtualNeighbors | None, num_entities: int) -> tuple[TripleArray, Numbers, Strengths, Ids]:
     """The virtual triples between the first entities; how many groundings each has, their confidence and premises."""
     if virtual is None:
         return TripleArray.empty(), np.empty(0, np.int64), np.empty(0), np.empty((0, PREMISES, 3), np.int32)
