@@ -45,12 +45,12 @@ from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import Queries, evaluate, queries_of
 from newcomer.graph import InductiveDataset
 from newcomer.models.embedding.decoders import DistMult
-from newcomer.models.embedding.encoders import VNEncoder
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.embedding.registry import build_model
 from newcomer.models.embedding.scorer import ModelScorer
 from newcomer.models.scorer import Scorer
+from newcomer.models.vn.encoder import VNEncoder
 from newcomer.rules.ranking import RuleRanker
 from newcomer.training.preparation import Prepared, prepare, under_protocol
 

@@ -30,9 +30,10 @@ from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models import sparse
-from newcomer.models.embedding.encoders import VNEncoder
+from newcomer.models.edges import Edges
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.vn.layers import Edges, StructureLayer
+from newcomer.models.vn.encoder import VNEncoder
+from newcomer.models.vn.layers import StructureLayer
 from newcomer.training import embedding as loop
 from newcomer.training.checkpoint import Figures, RunState
 from newcomer.training.embedding import Trainer
@@ -54,13 +55,13 @@ FANOUT, FANOUT_BAR = 3, 1.0  # memory of a step with neighbours drawn, of that w
 LABELS, BACKWARD, REST = "virtual labels", "backward, the rest", "everything else"
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (Trainer, "epoch", REST),
-    (Trainer, "_questions", "drawing facts and negatives"),
-    (Trainer, "_without", "hiding facts, edges"),
+    (Trainer, "_queries", "drawing facts and negatives"),
+    (Trainer, "_weights_without", "hiding facts, edges"),
     (GraphTensors, "edges", "hiding facts, edges"),
-    (Trainer, "_practise", "choosing who practises"),
+    (Trainer, "_simulate_newcomers", "choosing simulated newcomers"),
     (VNEncoder, "states", "structure layers"),
-    (VNEncoder, "extend", "structure layers of practice newcomers"),
-    (VNEncoder, "together", "structure layers, both at once"),
+    (VNEncoder, "extend", "structure layers of simulated newcomers"),
+    (VNEncoder, "states_with_newcomers", "structure layers, both at once"),
     (loop, "soft_labels", LABELS),
     (VNEncoder, "embed", "query layer"),
     (Trainer, "_virtual_loss", "decoder and loss"),
@@ -128,9 +129,9 @@ def watched(watch: Stopwatch) -> Iterator[None]:
     with ExitStack() as patches:
         for owner, name, part in PARTS:
             patches.enter_context(mock.patch.object(owner, name, watch.wrapped(getattr(owner, name), part)))
-        for kind in (sparse._WeightedSum, sparse._LookedUpSum):
-            for name, method in _sums(watch, kind).items():
-                patches.enter_context(mock.patch.object(kind, name, staticmethod(method)))
+        kind = sparse._WeightedSum
+        for name, method in _sums(watch, kind).items():
+            patches.enter_context(mock.patch.object(kind, name, staticmethod(method)))
         yield
 
 
@@ -191,7 +192,7 @@ def epoch(threads: int) -> list[Bar]:
 def layer_on(edges: Edges, num_relations: int, dim: int) -> tuple[Callable[[], Outcome], Callable[[], Outcome]]:
     """One layer, forward and backward, by the sparse product and by a vector for each edge."""
     generator, device = torch.Generator().manual_seed(0), edges.weights.device
-    layer = StructureLayer(num_relations, dim, normalise=True, generator=generator).to(device)
+    layer = StructureLayer(num_relations, dim, generator=generator).to(device)
     with torch.no_grad():
         layer.alpha.uniform_(0.5, 1.5)
     size = (edges.rows.num_rows, dim)

@@ -32,8 +32,8 @@ from bench_training import CPU, PRESET
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.models import sparse
-from newcomer.models.embedding import encoders
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.models.vn import encoder
 from newcomer.training.embedding import Trainer
 from newcomer.training.preparation import prepare
 
@@ -108,7 +108,7 @@ def as_on_a_gpu() -> Iterator[None]:
         stack.enter_context(mock.patch.object(functional, "dropout", fused_dropout))
         stack.enter_context(mock.patch.object(sparse, "_product", sparse.summed_by_blocks))
         stack.enter_context(mock.patch.object(sparse, "_sampled_products", sparse.sampled_by_bags))
-        stack.enter_context(mock.patch.object(encoders, "one_pass_pays", lambda _: True))
+        stack.enter_context(mock.patch.object(encoder, "one_pass_pays", lambda _: True))
         stack.enter_context(mock.patch.object(torch.nn.utils.clip_grad, "_has_foreach_support", lambda *_: True))
         yield
 

@@ -7,12 +7,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from newcomer.models.baselines import LANEncoder, LSTMEncoder, NeighborEncoder, scrambled
+from newcomer.models.edges import Edges
 from newcomer.models.embedding.decoders import DECODERS, Decoder
-from newcomer.models.embedding.encoders import LANEncoder, LSTMEncoder, ProjectingEncoder, scrambled
-from newcomer.models.embedding.foldin import RIDGE, FoldInEncoder
+from newcomer.models.embedding.foldin import FoldInEncoder
+from newcomer.models.embedding.foldin_solver import RIDGE
 from newcomer.models.embedding.registry import ENCODERS
 from newcomer.models.sparse import Rows
-from newcomer.models.vn.layers import Edges, QueryLayer, StructureLayer
+from newcomer.models.vn.layers import QueryLayer, StructureLayer
 
 Edge = tuple[int, int, float]  # relation, neighbour, weight
 
@@ -74,7 +76,7 @@ def structure_loop(layer: StructureLayer, edges: Edges, vectors: Tensor, own: Te
             total = total + layer.alpha[relation] * weight * vectors[neighbor]
             if layer.shifts is not None:
                 total = total + weight * layer.shifts[relation]
-        if layer.normalise and around:
+        if around:
             total = total / sum(weight for _, _, weight in around)
         result.append(torch.tanh(total @ layer.weight + own[row] @ layer.weight))
     return torch.stack(result)
@@ -96,12 +98,12 @@ def query_loop(layer: QueryLayer, edges: Edges, vectors: Tensor, entities: Tenso
     return torch.stack(result)
 
 
-def transformed(encoder: ProjectingEncoder, vectors: Tensor, relation: int, neighbor: int) -> Tensor:
+def transformed(encoder: NeighborEncoder, vectors: Tensor, relation: int, neighbor: int) -> Tensor:
     normal = encoder.normals[relation] / encoder.normals[relation].norm()
     return vectors[neighbor] - (normal @ vectors[neighbor]) * normal
 
 
-def mean_loop(encoder: ProjectingEncoder, vectors: Tensor, around: list[Edge], query: int) -> Tensor:
+def mean_loop(encoder: NeighborEncoder, vectors: Tensor, around: list[Edge], query: int) -> Tensor:
     total = torch.zeros_like(vectors[0])
     for relation, neighbor, weight in around:
         total = total + weight * transformed(encoder, vectors, relation, neighbor)
@@ -143,8 +145,9 @@ def unlikeliness(
     encoder: FoldInEncoder, decoder: Decoder, vectors: Tensor, around: list[Edge], vector: Tensor
 ) -> Tensor:
     """What fold-in minimises, fact by fact from the formula; ``vectors`` are those that the facts name."""
-    rivals = [(encoder.vectors[e], float(x)) for e, x in zip(encoder.rivals, encoder.excess, strict=True)]
-    rivals += [(vectors[e], 0.0) for e in sorted({neighbor for _, neighbor, _ in around})]
+    weighted = zip(encoder.negatives, encoder.log_weights, strict=True)
+    candidates = [(encoder.vectors[entity], float(weight)) for entity, weight in weighted]
+    candidates += [(vectors[e], 0.0) for e in sorted({neighbor for _, neighbor, _ in around})]
     total = RIDGE * vector.square().sum()
     for relation, neighbor, weight in around:
 
@@ -152,7 +155,7 @@ def unlikeliness(
             return decoder.triples(vector[None], torch.tensor([asked]), tail[None])[0]
 
         total = total - weight * score(vectors[neighbor])
-        total = total + weight * torch.stack([score(tail) + excess for tail, excess in rivals]).logsumexp(0)
+        total = total + weight * torch.stack([score(tail) + log for tail, log in candidates]).logsumexp(0)
     return total
 
 

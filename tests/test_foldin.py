@@ -1,4 +1,4 @@
-"""Fold-in: a newcomer's vector is the one that explains its facts best, and each fact's part in it can be told."""
+"""Fold-in: a newcomer's vector is the one that explains its facts best, and each fact's part in it is known."""
 
 import io
 import math
@@ -15,8 +15,9 @@ from newcomer.data import load_dataset
 from newcomer.errors import DatasetError
 from newcomer.models.bundle import read_bundle, write_bundle
 from newcomer.models.embedding.decoders import DECODERS, Decoder, make_decoder
-from newcomer.models.embedding.encoders import States
-from newcomer.models.embedding.foldin import MOST_EXCESS, RIDGE, RIVALS, FoldInEncoder
+from newcomer.models.embedding.encoder import States
+from newcomer.models.embedding.foldin import MAX_LOG_WEIGHT, NEGATIVES, FoldInEncoder
+from newcomer.models.embedding.foldin_solver import RIDGE, candidates_of
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.registry import make_encoder
 from newcomer.predictor import Predictor
@@ -36,15 +37,14 @@ def encoder_of(decoder: str = "complex", seed: int = 0, seen: int = SEEN, dim: i
     generator = torch.Generator().manual_seed(seed)
     encoder = make_encoder("foldin", seen, RELATIONS, dim, 0.0, generator).double()
     assert isinstance(encoder, FoldInEncoder)
-    encoder.meet(make_decoder(decoder, RELATIONS, dim, generator).double())
+    encoder.attach(make_decoder(decoder, RELATIONS, dim, generator).double())
     with torch.no_grad():
         encoder.vectors.copy_(torch.randn(seen, dim, generator=generator))
     return encoder
 
 
 def decoder_of(encoder: FoldInEncoder) -> Decoder:
-    decoder: Decoder = encoder.__dict__["decoder"]
-    return decoder
+    return encoder.decoder
 
 
 def arrived(encoder: FoldInEncoder, *newcomers: list[Edge]) -> States:
@@ -81,22 +81,22 @@ def test_the_vector_is_the_minimum_of_the_written_formula(decoder, count, seed):
     assert float((found - best).norm()) < 0.05 * float(best.norm())
 
 
-def test_so_it_is_with_as_many_numbers_and_rivals_as_in_use():
+def test_so_it_is_with_as_many_numbers_and_negatives_as_in_use():
     generator = torch.Generator().manual_seed(0)
     encoder = encoder_of(seen=600, dim=200).float()
-    encoder.meet(make_decoder("complex", RELATIONS, 200, generator))
+    encoder.attach(make_decoder("complex", RELATIONS, 200, generator))
     with torch.no_grad():
         encoder.vectors.mul_(0.35)
         decoder_of(encoder).vectors.copy_(torch.randn(RELATIONS, 200, generator=generator) * 0.35)
-    encoder.draw_rivals(torch.arange(600), generator)
+    encoder.draw_negatives(torch.arange(600), generator)
     relations, columns = torch.randint(6, (12,), generator=generator).sort().values, torch.arange(12) * 40
     facts = encoder.facts(relations, encoder.vectors.detach(), columns, torch.ones(12))
     found = encoder.solve(facts).requires_grad_()
-    candidates, excess = encoder._candidates(facts)
+    candidates, log_weights = candidates_of(encoder._problem(CPU), facts)
 
     def cost(vector: Tensor) -> Tensor:
         asked = decoder_of(encoder).query_vector(vector.expand_as(facts.relations), facts.relations)
-        total = torch.logsumexp(asked @ candidates.T + excess, dim=1) @ facts.weights
+        total = torch.logsumexp(asked @ candidates.T + log_weights, dim=1) @ facts.weights
         return total - (asked * facts.tails).sum() + RIDGE * vector.square().sum()
 
     (slope,) = torch.autograd.grad(cost(found), found)
@@ -108,8 +108,8 @@ def test_so_it_is_with_as_many_numbers_and_rivals_as_in_use():
 def test_the_number_of_threads_does_not_matter():
     generator, seen, dim = torch.Generator().manual_seed(0), 3_000, 200
     encoder = encoder_of(seen=seen, dim=dim).float()
-    encoder.meet(make_decoder("complex", RELATIONS, dim, generator))
-    encoder.draw_rivals(torch.arange(seen), generator)
+    encoder.attach(make_decoder("complex", RELATIONS, dim, generator))
+    encoder.draw_negatives(torch.arange(seen), generator)
     rng, found = np.random.default_rng(0), []
     facts = [(int(rng.integers(2 * RELATIONS)), int(rng.integers(seen)), 1.0) for _ in range(800)]
     edges = [edges_of(lists, width, torch.float32) for lists, width in (([[]] * seen, seen), ([facts], seen + 1))]
@@ -126,7 +126,7 @@ def test_without_any_fact_the_vector_is_nothing():
     assert vectors_of(encoder, ALONE).any()
 
 
-def test_a_relation_that_says_nothing_leaves_the_vector_at_nothing():
+def test_a_relation_of_zeros_leaves_the_vector_at_nothing():
     encoder = encoder_of()
     with torch.no_grad():
         decoder_of(encoder).vectors[2] = 0.0
@@ -160,18 +160,18 @@ def test_neither_the_order_of_facts_nor_other_newcomers_change_a_bit(dtype):
     assert torch.equal(found(2, ALONE, [], facts, [(2, SEEN, 1.0)]), alone)
 
 
-def test_newcomers_hear_of_those_whom_someone_seen_told_of():
+def test_newcomers_are_neighbors_if_they_have_seen_neighbors():
     encoder = encoder_of()
     alone = vectors_of(encoder, ALONE, [(1, 2, 1.0)])
     lists = [
-        [*ALONE, (2, SEEN + 1, 1.0)],  # tied to the next, who is told of
+        [*ALONE, (2, SEEN + 1, 1.0)],  # and the next, which has a seen neighbour
         [(1, 2, 1.0), (5, SEEN, 1.0)],
-        [(0, SEEN, 0.5)],  # knows a newcomer only
-        [(0, SEEN + 2, 1.0)],  # knows only someone of whom nobody seen tells
+        [(0, SEEN, 0.5)],  # has a newcomer only
+        [(0, SEEN + 2, 1.0)],  # has only one without seen neighbours
         [*ALONE, (0, SEEN + 3, 1.0)],
     ]
     found = vectors_of(encoder, *lists)
-    known = torch.cat([encoder.vectors.detach(), alone])  # all are heard of as seen entities alone would have it
+    known = torch.cat([encoder.vectors.detach(), alone])  # all count as their seen neighbours alone make them
     for place in (0, 1, 2):
         best = most_likely(encoder, decoder_of(encoder), known, lists[place])
         torch.testing.assert_close(found[place], best, atol=0.02, rtol=0)
@@ -185,23 +185,23 @@ def test_newcomers_hear_of_those_whom_someone_seen_told_of():
 
 @every_decoder
 @pytest.mark.parametrize("seed", range(3))
-def test_the_vector_is_what_its_facts_pull_it_to(decoder, seed):
+def test_the_vector_is_the_sum_of_its_facts_gradients(decoder, seed):
     encoder, facts = encoder_of(decoder, seed), random_facts(seed, 8)
     known = encoder.vectors.detach()
     best = most_likely(encoder, decoder_of(encoder), known, facts)
     relations, columns = (torch.tensor(ids) for ids in list(zip(*facts, strict=True))[:2])
     weights = torch.tensor([weight for *_, weight in facts], dtype=torch.float64)
-    pulls = encoder.pulls(best, relations, known[columns], encoder.facts(relations, known, columns, weights))
-    torch.testing.assert_close(2 * RIDGE * best, weights @ pulls, atol=1e-6, rtol=1e-6)
+    gradients = encoder.gradients(best, relations, known[columns], encoder.facts(relations, known, columns, weights))
+    torch.testing.assert_close(2 * RIDGE * best, weights @ gradients, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_shares_are_those_of_the_pulls_along_the_query(seed):
+def test_shares_are_those_of_the_gradients_along_the_query(seed):
     encoder, facts = encoder_of(seed=seed), [*random_facts(seed, 7), (1, 4, 0.0)]
     states = arrived(encoder, facts, [])
     known = encoder.vectors.detach()
     vector = states.layers[0][SEEN].detach()
-    heard = facts[:-1]
+    used = facts[:-1]
     for query in range(2 * RELATIONS):
         shares = encoder.attention(states, torch.tensor([SEEN]), torch.tensor([query]))
         assert float(shares.sum()) == pytest.approx(1) and float(shares.min()) >= 0 and shares[-1] == 0
@@ -209,50 +209,52 @@ def test_shares_are_those_of_the_pulls_along_the_query(seed):
             vector[None], decoder_of(encoder).relation_vectors(torch.tensor([query]))
         )[0]
         expected = []
-        for relation, neighbor, weight in heard:
+        for relation, neighbor, weight in used:
             place = vector.clone().requires_grad_()
-            (pull,) = torch.autograd.grad(-part_of(encoder, known, heard, (relation, neighbor, weight), place), place)
-            seen_so = decoder_of(encoder).query_vector(
-                pull[None], decoder_of(encoder).relation_vectors(torch.tensor([query]))
+            (gradient,) = torch.autograd.grad(
+                -part_of(encoder, known, used, (relation, neighbor, weight), place), place
             )
-            expected.append(max(0.0, float((seen_so[0] @ asked).detach())))
+            as_asked = decoder_of(encoder).query_vector(
+                gradient[None], decoder_of(encoder).relation_vectors(torch.tensor([query]))
+            )
+            expected.append(max(0.0, float((as_asked[0] @ asked).detach())))
         total = sum(expected)
         assert shares[:-1].tolist() == pytest.approx([one / total for one in expected], abs=1e-6)
-    nobody = encoder.attention(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
-    assert nobody.shape == (0,)
+    of_none = encoder.attention(states, torch.tensor([SEEN + 1]), torch.tensor([0]))
+    assert of_none.shape == (0,)
 
 
-def part_of(encoder: FoldInEncoder, known: Tensor, heard: list[Edge], fact: Edge, vector: Tensor) -> Tensor:
+def part_of(encoder: FoldInEncoder, known: Tensor, used: list[Edge], fact: Edge, vector: Tensor) -> Tensor:
     """What one fact adds to the cost, where the others are neighbours."""
-    silent = {neighbor: (fact[0], neighbor, 0.0) for _, neighbor, _ in heard}
-    total = unlikeliness(encoder, decoder_of(encoder), known, [fact, *silent.values()], vector)
+    hidden = {neighbor: (fact[0], neighbor, 0.0) for _, neighbor, _ in used}
+    total = unlikeliness(encoder, decoder_of(encoder), known, [fact, *hidden.values()], vector)
     return total - RIDGE * vector.square().sum()
 
 
-# Rivals --------------------------------------------------------------------------------------------------------------
+# Negatives -----------------------------------------------------------------------------------------------------------
 
 
-def test_where_few_are_seen_all_are_rivals_as_they_are():
+def test_where_few_are_seen_all_are_negatives_as_they_are():
     encoder = encoder_of()
-    encoder.draw_rivals(torch.arange(SEEN), torch.Generator().manual_seed(0))
-    assert encoder.rivals.tolist() == list(range(SEEN)) and not encoder.excess.any()
+    encoder.draw_negatives(torch.arange(SEEN), torch.Generator().manual_seed(0))
+    assert encoder.negatives.tolist() == list(range(SEEN)) and not encoder.log_weights.any()
 
 
-def test_the_seed_draws_the_rivals_and_busy_ones_rather():
+def test_the_seed_draws_the_negatives_and_those_of_high_degree_rather():
     drawn, degrees = [], torch.cat([torch.zeros(2000), torch.full((500,), 99.0)])
     for seed in (0, 0, 1):
         encoder = encoder_of(seen=2500, dim=2)
-        encoder.draw_rivals(degrees, torch.Generator().manual_seed(seed))
-        assert len(set(encoder.rivals.tolist())) == RIVALS
-        drawn.append((encoder.rivals.tolist(), encoder.excess.tolist()))
+        encoder.draw_negatives(degrees, torch.Generator().manual_seed(seed))
+        assert len(set(encoder.negatives.tolist())) == NEGATIVES
+        drawn.append((encoder.negatives.tolist(), encoder.log_weights.tolist()))
     assert drawn[0] == drawn[1] != drawn[2]
-    busy = sum(entity >= 2000 for entity in drawn[0][0])
-    assert busy / 500 > 3 * (RIVALS - busy) / 2000
-    assert max(drawn[0][1]) <= math.log(2500 / RIVALS) + MOST_EXCESS + 1e-9
+    of_high_degree = sum(entity >= 2000 for entity in drawn[0][0])
+    assert of_high_degree / 500 > 3 * (NEGATIVES - of_high_degree) / 2000
+    assert max(drawn[0][1]) <= math.log(2500 / NEGATIVES) + MAX_LOG_WEIGHT + 1e-9
 
 
-def test_rivals_stand_for_everyone():
-    """Each counts as much as it was unlikely: so the sum over rivals is near that over all, whoever is drawn."""
+def test_negatives_stand_for_all():
+    """Weights make up for how likely each was: so the sum over negatives is near that over all, whoever is drawn."""
     size = 6000
     encoder = encoder_of(seen=size, dim=2)
     generator = torch.Generator().manual_seed(3)
@@ -260,28 +262,28 @@ def test_rivals_stand_for_everyone():
     scores = torch.randn(size, generator=generator, dtype=torch.float64) + 0.3 * torch.log1p(degrees.double())
     ratios = []
     for seed in range(200):
-        encoder.draw_rivals(degrees, torch.Generator().manual_seed(seed))
-        ratios.append(float(torch.exp(scores[encoder.rivals] + encoder.excess).sum() / torch.exp(scores).sum()))
-    # One draw has a standard deviation of about 0.06. They are drawn without being put back, so that busy ones are a
-    # little rarer than their share says; that costs no more than a few in a hundred.
+        encoder.draw_negatives(degrees, torch.Generator().manual_seed(seed))
+        ratios.append(float(torch.exp(scores[encoder.negatives] + encoder.log_weights).sum() / torch.exp(scores).sum()))
+    # One draw has a standard deviation of about 0.06. They are drawn without being put back, so those of high degree
+    # are a little rarer than their share says; that costs no more than a few in a hundred.
     assert np.std(ratios) < 0.1 and abs(np.mean(ratios) - 1) < 0.04
 
 
 # In training ---------------------------------------------------------------------------------------------------------
 
 
-def unheard_of() -> GraphTensors:
-    """A graph that has a relation nobody told of."""
+def with_an_unknown_relation() -> GraphTensors:
+    """A graph that has a relation without facts."""
     rows = random_rows(np.random.default_rng(0), 12, RELATIONS - 1, 30)
     return build_graph_tensors(graph_of(rows, 12, RELATIONS), 12, None, CPU)
 
 
 @every_decoder
-def test_a_relation_nobody_told_of_keeps_the_vector_that_changes_nothing(decoder):
-    trainer = Trainer(config_of("foldin", decoder, labels="none"), unheard_of(), CPU)
+def test_an_unknown_relation_keeps_the_vector_that_changes_nothing(decoder):
+    trainer = Trainer(config_of("foldin", decoder, labels="none"), with_an_unknown_relation(), CPU)
     vectors, encoder = trainer.model.decoder.vectors, trainer.model.encoder
     for _ in range(2):
-        assert encoder.is_untold(torch.arange(2 * RELATIONS)).nonzero()[:, 0].tolist() == [
+        assert encoder.is_unknown(torch.arange(2 * RELATIONS)).nonzero()[:, 0].tolist() == [
             RELATIONS - 1,
             2 * RELATIONS - 1,
         ]
@@ -292,41 +294,41 @@ def test_a_relation_nobody_told_of_keeps_the_vector_that_changes_nothing(decoder
 
 @every_decoder
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_question_nobody_told_of_is_answered_by_who_is_like_the_known_answers(decoder, dtype):
-    trainer = Trainer(config_of("foldin", decoder, labels="none"), unheard_of(), CPU)
-    model, untold = trainer.model.eval().to(dtype), RELATIONS - 1
+def test_a_query_with_an_unknown_relation_is_answered_by_entities_like_the_known_answers(decoder, dtype):
+    trainer = Trainer(config_of("foldin", decoder, labels="none"), with_an_unknown_relation(), CPU)
+    model, unknown = trainer.model.eval().to(dtype), RELATIONS - 1
     encoder, seen = model.encoder, 12
-    told, answers = [(0, 3, 1.0), (1, 5, 1.0)], [(untold, 2, 1.0), (untold, 7, 1.0)]
+    stated, answers = [(0, 3, 1.0), (1, 5, 1.0)], [(unknown, 2, 1.0), (unknown, 7, 1.0)]
     graph = trainer.graph
     alone = encoder.states(graph.edges(torch.ones(len(graph.facts))))
     with torch.no_grad():
-        both = encoder.extend(alone, edges_of([told + answers, told], seen + 2, dtype))
-        asked = [torch.tensor([seen, seen + 1, seen, 4]), torch.tensor([untold, untold, 0, untold])]
+        both = encoder.extend(alone, edges_of([stated + answers, stated], seen + 2, dtype))
+        asked = [torch.tensor([seen, seen + 1, seen, 4]), torch.tensor([unknown, unknown, 0, unknown])]
         found = encoder.embed(both, *asked)
-    assert torch.equal(both.layers[0][seen], both.layers[0][seen + 1]), "facts of such a relation are not heard"
+    assert torch.equal(both.layers[0][seen], both.layers[0][seen + 1]), "facts of such a relation are not used"
     assert torch.equal(found[2], both.layers[0][seen]) and not found[1].any() and not found[3].any()
-    best = most_likely(encoder, model.decoder, encoder.vectors.detach(), [(untold, 2, 1.0), (untold, 7, 1.0)])
+    best = most_likely(encoder, model.decoder, encoder.vectors.detach(), [(unknown, 2, 1.0), (unknown, 7, 1.0)])
     torch.testing.assert_close(found[0], best.to(found), rtol=0, atol=0.02)
     scores = model.decoder.fit_candidates(found[:1], encoder.vectors.detach())[0]
     assert scores[[2, 7]].min() > scores.median(), "the known answers are likely ones"
     shares = encoder.attention(both, asked[0][:1], asked[1][:1])
-    weighed = dict(zip([column for _, column, _ in sorted(told + answers)], shares.tolist(), strict=True))
-    assert weighed[3] == weighed[5] == 0.0 and weighed[2] > 0 and weighed[7] > 0
+    of_edge = dict(zip([column for _, column, _ in sorted(stated + answers)], shares.tolist(), strict=True))
+    assert of_edge[3] == of_edge[5] == 0.0 and of_edge[2] > 0 and of_edge[7] > 0
 
 
-def test_what_nobody_told_of_is_solved_once_however_often_it_is_asked(monkeypatch):
-    trainer = Trainer(config_of("foldin", "complex", labels="none"), unheard_of(), CPU)
-    encoder, untold, seen, solved = trainer.model.eval().encoder, RELATIONS - 1, 12, []
-    told = [[(0, 3, 1.0), (untold, 2, 1.0)], [(1, 5, 1.0), (untold, 7, 1.0)]]
+def test_a_query_with_an_unknown_relation_is_solved_once_however_often_it_occurs(monkeypatch):
+    trainer = Trainer(config_of("foldin", "complex", labels="none"), with_an_unknown_relation(), CPU)
+    encoder, unknown, seen, solved = trainer.model.eval().encoder, RELATIONS - 1, 12, []
+    stated = [[(0, 3, 1.0), (unknown, 2, 1.0)], [(1, 5, 1.0), (unknown, 7, 1.0)]]
     solve = encoder.solve
     monkeypatch.setattr(encoder, "solve", lambda facts: solved.append(facts) or solve(facts))
     with torch.no_grad():
         graph = trainer.graph
         both = encoder.extend(
-            encoder.states(graph.edges(torch.ones(len(graph.facts)))), edges_of(told, seen + 2, torch.float32)
+            encoder.states(graph.edges(torch.ones(len(graph.facts)))), edges_of(stated, seen + 2, torch.float32)
         )
         solved.clear()
-        asked = torch.tensor([seen + 1, seen, 3, seen + 1, seen]), torch.tensor([untold, untold, 0, untold, untold])
+        asked = torch.tensor([seen + 1, seen, 3, seen + 1, seen]), torch.tensor([unknown, unknown, 0, unknown, unknown])
         found = encoder.embed(both, *asked)
         alone = torch.cat([encoder.embed(both, one[None], query[None]) for one, query in zip(*asked, strict=True)])
     assert len(solved) == 2 + 4
@@ -378,16 +380,16 @@ def test_cubes_of_complex_numbers_are_those_of_their_sizes():
 def test_a_decoder_whose_scores_are_not_linear_is_refused():
     encoder = make_encoder("foldin", SEEN, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0))
     with pytest.raises(TypeError, match="only scores that are linear"):
-        encoder.meet(make_decoder("transe", RELATIONS, DIM, torch.Generator().manual_seed(0)))
+        encoder.attach(make_decoder("transe", RELATIONS, DIM, torch.Generator().manual_seed(0)))
 
 
-def test_the_decoder_stays_in_other_hands():
+def test_the_decoder_is_no_part_of_the_encoder():
     encoder = encoder_of()
     assert {name for name, _ in encoder.named_parameters()} == {"vectors"}
-    assert set(encoder.state_dict()) == {"vectors", "rivals", "excess"}
+    assert set(encoder.state_dict()) == {"vectors", "negatives", "log_weights"}
 
 
-def test_seen_entities_know_nothing_of_their_edges():
+def test_seen_entities_have_their_trained_vectors_whatever_their_edges():
     encoder = encoder_of()
     states = encoder.states(random_edges(0, SEEN, SEEN))
     assert torch.equal(encoder.embed(states, torch.arange(SEEN), torch.zeros(SEEN).long()), encoder.vectors)

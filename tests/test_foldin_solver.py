@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from newcomer.models.embedding import foldin_solver as folding
-from newcomer.models.embedding.foldin import RIDGE, FoldInEncoder, _on_cpu
-from newcomer.models.embedding.foldin_solver import CALLS, Point, Problem, descend, descend_one, solve_all
+from newcomer.models.embedding.foldin_solver import MANY_POINTS, MAX_CALLS, ONE_POINT, Array, descend, solve_all
 from nn_oracle import edges_of, one_thread
-from test_foldin import SEEN, decoder_of, encoder_of, random_facts
+from test_foldin import SEEN, encoder_of, random_facts
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 
@@ -31,11 +30,11 @@ def test_bowls_are_descended_to_their_lowest_point(seed):
     def cost(points: Tensor) -> tuple[Tensor, Tensor]:
         calls.append(len(points))
         slopes = ((points - lowest)[:, None] @ shapes)[:, 0]
-        return (slopes * (points - lowest)).sum(dim=1) / 2, slopes
+        return (slopes * (points - lowest)).sum(dim=1, keepdim=True) / 2, slopes
 
-    found = descend(cost, torch.zeros_like(lowest))
+    found = descend(cost, torch.zeros_like(lowest), MANY_POINTS)
     assert float((found - lowest).abs().max()) < 0.01 and torch.equal(found[3], lowest[3])
-    assert len(calls) <= CALLS
+    assert len(calls) <= MAX_CALLS
 
 
 def test_a_step_that_is_too_long_is_shortened():
@@ -44,9 +43,12 @@ def test_a_step_that_is_too_long_is_shortened():
 
     def cost(points: Tensor) -> tuple[Tensor, Tensor]:
         away = 300 * (points - lowest)
-        return torch.cosh(away).sum(dim=1), 300 * torch.sinh(away)
+        return torch.cosh(away).sum(dim=1, keepdim=True), 300 * torch.sinh(away)
 
-    values = [float(cost(points)[0]) for points in (torch.zeros_like(lowest), descend(cost, torch.zeros_like(lowest)))]
+    values = [
+        float(cost(points)[0])
+        for points in (torch.zeros_like(lowest), descend(cost, torch.zeros_like(lowest), MANY_POINTS))
+    ]
     assert values[1] < 0.5 * values[0]
 
 
@@ -57,13 +59,13 @@ def test_each_goes_its_own_way():
     def cost_of(rows: list[int]) -> folding.Cost:
         def cost(points: Tensor) -> tuple[Tensor, Tensor]:
             slopes = ((points - lowest[rows])[:, None] @ shapes[rows])[:, 0]
-            return (slopes * (points - lowest[rows])).sum(dim=1) / 2, slopes
+            return (slopes * (points - lowest[rows])).sum(dim=1, keepdim=True) / 2, slopes
 
         return cost
 
-    together = descend(cost_of([0, 1, 2, 3]), torch.zeros_like(lowest))
+    together = descend(cost_of([0, 1, 2, 3]), torch.zeros_like(lowest), MANY_POINTS)
     for row in range(4):
-        alone = descend(cost_of([row]), torch.zeros_like(lowest[:1]))
+        alone = descend(cost_of([row]), torch.zeros_like(lowest[:1]), MANY_POINTS)
         torch.testing.assert_close(together[row : row + 1], alone, rtol=1e-6, atol=1e-9)
 
 
@@ -72,43 +74,43 @@ def test_each_goes_its_own_way():
 def test_one_goes_the_way_it_goes_among_many(seed, steep):
     shapes, lowest = bowls(seed, 5, 10)
     shapes, lowest[3] = shapes * steep, 0.0
-    together = descend(_many(shapes, lowest), torch.zeros_like(lowest))
+    together = descend(_many(shapes, lowest), torch.zeros_like(lowest), MANY_POINTS)
     for row in range(5):
         calls = []
 
-        def cost(point: Point, row: int = row, calls: list[Point] = calls) -> tuple[float, Point]:
+        def cost(point: Array, row: int = row, calls: list[Array] = calls) -> tuple[float, Array]:
             calls.append(point)
             values, slopes = _many(shapes[row : row + 1], lowest[row : row + 1])(torch.from_numpy(point)[None])
             return float(values), slopes[0].numpy()
 
-        alone = torch.from_numpy(descend_one(cost, np.zeros(10)))
+        alone = torch.from_numpy(descend(cost, np.zeros(10), ONE_POINT))
         torch.testing.assert_close(alone, together[row], rtol=1e-6, atol=1e-9)
-        assert len(calls) <= CALLS and (row != 3 or len(calls) == 1)
+        assert len(calls) <= MAX_CALLS and (row != 3 or len(calls) == 1)
 
 
 def _many(shapes: Tensor, lowest: Tensor) -> folding.Cost:
     def cost(points: Tensor) -> tuple[Tensor, Tensor]:
         slopes = ((points - lowest)[:, None] @ shapes)[:, 0]
-        return (slopes * (points - lowest)).sum(dim=1) / 2, slopes
+        return (slopes * (points - lowest)).sum(dim=1, keepdim=True) / 2, slopes
 
     return cost
 
 
 @pytest.mark.parametrize("decoder", ["distmult", "complex"])
-@pytest.mark.parametrize("most", [1, 2000, folding.MOST])
+@pytest.mark.parametrize("most", [1, 2000, folding.MAX_NUMBERS])
 def test_many_are_solved_for_as_one_by_one(decoder, most, monkeypatch):
-    monkeypatch.setattr(folding, "MOST", most)
-    encoder: FoldInEncoder = encoder_of(decoder)
+    monkeypatch.setattr(folding, "MAX_NUMBERS", most)
+    encoder = encoder_of(decoder)
     known = encoder.vectors.detach()
     lists = [random_facts(seed, count) for seed, count in enumerate((1, 9, 0, 4, 3, 17, 2))]
     lists[4] = [(relation, neighbor, 0.0) for relation, neighbor, _ in lists[4]]
     edges = edges_of(lists, SEEN + len(lists))
     expected = encoder.extend(encoder.states(edges_of([[] for _ in range(SEEN)], SEEN)), edges).layers[0][SEEN:]
-    heard = _on_cpu(edges).heard(range(len(lists)), SEEN, None)
-    problem = Problem(decoder_of(encoder), known[encoder.rivals], encoder.excess, RIDGE)
-    found, told = torch.zeros_like(expected), []
-    for some, vectors in solve_all(problem, heard, known, torch.device("cpu")):
+    facts = encoder._used_facts(edges)
+    problem = encoder._problem(torch.device("cpu"))
+    found, solved = torch.zeros_like(expected), []
+    for some, vectors in solve_all(problem, facts, known, torch.device("cpu")):
         found[some] = vectors
-        told += some.tolist()
-    assert sorted(told) == [0, 1, 3, 5, 6]
+        solved += some.tolist()
+    assert sorted(solved) == [0, 1, 3, 5, 6]
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)

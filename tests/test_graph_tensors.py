@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from newcomer.graph import Graph, TripleArray
-from newcomer.models.embedding.encoders import LANEncoder
-from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.models.embedding.decoders import make_decoder
+from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings, build_graph_tensors
 from newcomer.models.embedding.registry import ENCODERS, make_encoder
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
@@ -69,9 +69,9 @@ def test_an_entity_with_a_hidden_fact_is_as_in_a_graph_without_it(name):
     """A degree that still counts the edge would tell that it is there."""
     graph, _ = inferred(0)
     training = build_graph_tensors(graph, ENTITIES, None, CPU)
-    encoder = make_encoder(name, ENTITIES, RELATIONS, 4, 0.0, torch.Generator().manual_seed(0), layers=2).double()
-    if isinstance(encoder, LANEncoder):
-        encoder.learn_implications(training.edges(all_ones(training)))
+    encoder = make_encoder(name, ENTITIES, RELATIONS, 4, 0.0, torch.Generator().manual_seed(0)).double()
+    encoder.attach(make_decoder("distmult", RELATIONS, 4, torch.Generator().manual_seed(0)).double())
+    encoder.prepare(training.edges(all_ones(training)), 0)
     for number in range(len(graph)):
         weights = all_ones(training)
         weights[number] = 0.0
@@ -112,12 +112,23 @@ def test_what_rests_on_facts_is_what_some_grounding_infers_from_one_of_them(seed
     assert resting_on(training, []) == []
 
 
+def premises_of(groundings: Groundings) -> torch.Tensor:
+    """(groundings, 3, 3): -1 where there are fewer."""
+    return groundings.premises.reshape(-1, 3, 3).masked_fill(groundings.absent[:, :, None], -1)
+
+
 def test_groundings_keep_their_confidence_and_premises():
     training, _, virtual = built(1)
     groundings = training.groundings
-    assert groundings.offsets.tolist() == virtual.offsets.tolist()
+    assert groundings.rows.offsets.tolist() == virtual.offsets.tolist()
     assert groundings.confidence.tolist() == pytest.approx(virtual.grounding_strength.tolist())
-    assert groundings.premises.tolist() == virtual.premises.tolist()
+    assert premises_of(groundings).tolist() == virtual.premises.tolist()
+    filled = groundings.premises.reshape(-1, 3, 3)
+    assert torch.equal(filled[groundings.absent], filled[:, :1].expand_as(filled)[groundings.absent])
+    chosen = training.grounds(torch.tensor([3, 0, 3]))
+    expected = [virtual.premises[int(virtual.offsets[k]) : int(virtual.offsets[k + 1])].tolist() for k in (3, 0, 3)]
+    assert premises_of(chosen).tolist() == [row for one in expected for row in one]
+    assert chosen.rows.sizes.tolist() == [len(one) for one in expected]
 
 
 def test_virtual_triples_of_entities_beyond_the_seen_ones_are_left_out():
@@ -129,11 +140,11 @@ def test_virtual_triples_of_entities_beyond_the_seen_ones_are_left_out():
     kept = [place for place, (h, _, t) in enumerate(virtual.triples.rows.tolist()) if max(h, t) < seen]
     assert 0 < len(kept) < len(virtual)
     assert training.virtual.tolist() == virtual.triples.rows[kept].tolist()
-    groundings = training.groundings
+    offsets, premises = training.groundings.rows.offsets, premises_of(training.groundings)
     for place, old in enumerate(kept):
-        mine = slice(int(groundings.offsets[place]), int(groundings.offsets[place + 1]))
+        mine = slice(int(offsets[place]), int(offsets[place + 1]))
         theirs = slice(int(virtual.offsets[old]), int(virtual.offsets[old + 1]))
-        assert groundings.premises[mine].tolist() == virtual.premises[theirs].tolist()
+        assert premises[mine].tolist() == virtual.premises[theirs].tolist()
     assert training.rows.num_rows == training.rows.width == seen
 
 
@@ -142,8 +153,8 @@ def test_a_graph_without_virtual_triples(nothing):
     graph, _ = inferred(0)
     none = virtual_neighbors(RuleSet.empty(RELATIONS), graph.adjacency, np.arange(ENTITIES, dtype=np.int32))
     training = build_graph_tensors(graph, ENTITIES, None if nothing is None else none, CPU)
-    assert training.virtual.shape == (0, 3) and training.groundings.premises.shape == (0, 3, 3)
-    assert training.groundings.offsets.tolist() == [0]
+    assert training.virtual.shape == (0, 3) and training.groundings.premises.shape == (0, 3)
+    assert training.groundings.rows.offsets.tolist() == [0]
     assert resting_on(training, list(range(len(graph)))) == []
     assert lists_of(training.edges(all_ones(training))) == lists_of(
         edges_of(

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from newcomer.models.edges import Edges
 from newcomer.models.embedding.decoders import DECODERS, make_decoder
-from newcomer.models.embedding.encoders import LANEncoder, States
+from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.model import Model, Negatives
 from newcomer.models.embedding.registry import make_encoder
-from newcomer.models.vn.layers import Edges
 from nn_oracle import ENCODER_DECODERS, random_edges
 
 DIM, RELATIONS, SEEN = 4, 3, 7
@@ -25,9 +25,9 @@ every_pair = pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
 def model_of(encoder: str, decoder: str = "complex", answers_by_input: bool = False) -> tuple[Model, Edges]:
     generator, edges = torch.Generator().manual_seed(0), random_edges(0)
     encoding = make_encoder(encoder, SEEN, RELATIONS, DIM, 0.0, generator).double()
-    if isinstance(encoding, LANEncoder):
-        encoding.learn_implications(edges)
-    return Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator), answers_by_input).double(), edges
+    model = Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator), answers_by_input).double()
+    encoding.prepare(edges, 0)
+    return model, edges
 
 
 def along(model: Model, triples: Tensor = TRIPLES) -> Tensor:
@@ -55,8 +55,7 @@ def test_a_triple_is_scored_with_its_tail_asked_back(encoder, decoder):
 def test_a_triple_and_its_inverse_are_one_statement(encoder, decoder):
     model, edges = model_of(encoder, decoder)
     states = model.encoder.states(edges)
-    turned = torch.stack([TRIPLES[:, 2], model.inverse(TRIPLES[:, 1]), TRIPLES[:, 0]], dim=1)
-    torch.testing.assert_close(model.scores(states, turned), model.scores(states, TRIPLES))
+    torch.testing.assert_close(model.scores(states, model.inverted(TRIPLES)), model.scores(states, TRIPLES))
 
 
 @every_pair
@@ -156,15 +155,15 @@ def test_contrast_with_all_scores_everyone_seen_as_a_tail(encoder, decoder):
 
 
 @every_pair
-def test_contrast_with_rivals_scores_those_alone(encoder, decoder):
+def test_contrast_with_negatives_scores_those_alone(encoder, decoder):
     model, edges = model_of(encoder, decoder, answers_by_input=True)
-    states, rivals = with_newcomers(model, edges), torch.tensor([4, 0, int(TRIPLES[0, 2])])
+    states, negatives = with_newcomers(model, edges), torch.tensor([4, 0, int(TRIPLES[0, 2])])
     vectors, tails = along(model, TRIPLES), TRIPLES[:, 2]
     asked = states, TRIPLES, vectors, model.encoder.vectors, tails
     for whole, few in (
-        (model.contrast_with_all(*asked), model.contrast_with_all(*asked, rivals)),
-        (model.own_contrast(TRIPLES, vectors, None), model.own_contrast(TRIPLES, vectors, None, rivals)),
+        (model.contrast_with_all(*asked), model.contrast_with_all(*asked, negatives)),
+        (model.own_contrast(TRIPLES, vectors, None), model.own_contrast(TRIPLES, vectors, None, negatives)),
     ):
         torch.testing.assert_close(few[0], whole[0])
-        torch.testing.assert_close(few[1], whole[1][:, rivals])
+        torch.testing.assert_close(few[1], whole[1][:, negatives])
         assert torch.isinf(few[1][0, 2])

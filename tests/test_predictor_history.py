@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
-from newcomer.models.embedding.newcomers import QueryTable
+from newcomer.models.vn.encoder import VNQueryTable as QueryTable
 from newcomer.predictor import Predictor
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread

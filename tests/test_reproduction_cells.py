@@ -14,6 +14,7 @@ from newcomer.config import config_hash
 from newcomer.data import load_dataset, write_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.evaluation.ranking import evaluate
+from newcomer.graph import Overlay
 from newcomer.models.bundle import dataset_hash
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.measuring import core_of, rules_report, statistics_report

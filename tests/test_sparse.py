@@ -6,8 +6,8 @@ import torch
 from newcomer.models.sparse import (
     BLOCK,
     Rows,
+    by_column,
     distinct,
-    looked_up_sum,
     row_softmax,
     row_sums,
     sampled_by_bags,
@@ -121,19 +121,17 @@ def test_by_blocks_as_on_a_gpu_the_products_are_the_same(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_values_that_are_looked_up_are_as_good_as_given_ones(seed):
+def test_looked_up_values_and_their_gradients_are_those_of_indexing(seed):
     edges, vectors = random_edges(seed, width=9), dense(9, 3, seed).requires_grad_()
     lookup, table = single_rows(edges.relations, 6), dense(6, 1, seed + 1)[:, 0].requires_grad_()
     given = weighted_sum(edges.rows, table[edges.relations] * edges.weights, vectors)
-    found = looked_up_sum(edges.rows, lookup, table, edges.weights, vectors)
+    found = weighted_sum(edges.rows, by_column(lookup, table) * edges.weights, vectors)
     assert torch.equal(found, given)
     for gradients in zip(
         *(torch.autograd.grad(sums.sin().sum(), (table, vectors)) for sums in (found, given)), strict=True
     ):
         torch.testing.assert_close(*gradients)
-    assert torch.autograd.gradcheck(
-        lambda t, v: looked_up_sum(edges.rows, lookup, t, edges.weights, v), (table, vectors)
-    )
+    assert torch.autograd.gradcheck(lambda values: by_column(lookup, values), (table,))
 
 
 @pytest.mark.parametrize("given", [[3, 0, 3, 6, 0], [2], []])

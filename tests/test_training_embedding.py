@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from newcomer.config import Config, TrainingConfig
+from newcomer.config import Config, ModelConfig, TrainingConfig
 from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Graph, InductiveDataset, TripleArray
@@ -19,14 +19,12 @@ from newcomer.models.embedding.registry import ENCODERS, build_model
 from newcomer.models.embedding.scorer import ModelScorer, lifted, virtual_labels
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
-from newcomer.training.embedding import Trainer, choice_entropy, cross_entropy
-from newcomer.training.view import whole
+from newcomer.training.embedding import Trainer, cross_entropy, softmax_cross_entropy
+from newcomer.training.view import View
 from nn_oracle import ENCODER_DECODERS, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
-from training_world import PAPER_SETTINGS
 
 CPU = torch.device("cpu")
-GENERATOR = torch.Generator().manual_seed(0)
 ANY = NeighborLimits(min_confidence=0.0, min_support=1)
 CORRUPTIONS = 8
 CHANCE = {"binary": (CORRUPTIONS + 2) * math.log(2), "softmax": math.log(CORRUPTIONS + 2)}
@@ -34,7 +32,7 @@ SEEN, NEWCOMERS, RELATIONS = 20, 5, 3
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 every_pair = pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
-# Of fold-in the trained vectors alone are asked, and nobody practises being new: what is hidden hides nothing there.
+# Of fold-in the trained vectors alone are asked, without simulated newcomers: what is hidden hides nothing there.
 every_encoder_through_edges = pytest.mark.parametrize("encoder", [name for name in ENCODERS if name != "foldin"])
 FOLDED = {"answers_by_input": True, "newcomer_share": 0.0}  # all that fold-in can do
 
@@ -46,21 +44,18 @@ def config_of(encoder: str = "vn", decoder: str = "distmult", seed: int = 0, **s
     model = {name: value for name, value in settings.items() if name not in fields}
     small = {"dim": 8, "layers": 2, "gamma": 3.0, **model}
     loop = {"batches": 6, "negatives": CORRUPTIONS, "lr": 0.02, **training}
-    sections = (
-        replace(PAPER_SETTINGS.model, encoder=encoder, decoder=decoder, **small),
-        replace(PAPER_SETTINGS.training, **loop),
-    )
-    return replace(PAPER_SETTINGS, preset="made", seed=seed, model=sections[0], training=sections[1])
+    sections = ModelConfig(encoder=encoder, decoder=decoder, **small), TrainingConfig(**loop)
+    return Config(preset="made", seed=seed, model=sections[0], training=sections[1])
 
 
 def random_dataset(seed: int = 0) -> tuple[InductiveDataset, VirtualNeighbors, VirtualNeighbors]:
-    """Seen entities and newcomers, one of them tied to another, with what random rules conclude about either."""
+    """Seen entities and newcomers, one of them linked to another, with what random rules conclude about either."""
     rng = np.random.default_rng(seed)
     ring = [(e, 0, (e + 1) % SEEN) for e in range(SEEN)]
     rows = [*random_rows(rng, SEEN, RELATIONS, 50), *ring]
     observed = graph_of(rows, SEEN + NEWCOMERS, RELATIONS)
-    ties = [(SEEN + k // 3, k % RELATIONS, int(rng.integers(SEEN))) for k in range(3 * NEWCOMERS)]
-    auxiliary = Graph.build(observed.entities, observed.relations, TripleArray.of([*ties, (SEEN, 2, SEEN + 1)]))
+    links = [(SEEN + k // 3, k % RELATIONS, int(rng.integers(SEEN))) for k in range(3 * NEWCOMERS)]
+    auxiliary = Graph.build(observed.entities, observed.relations, TripleArray.of([*links, (SEEN, 2, SEEN + 1)]))
     tests = TripleArray.of([(SEEN + k, 1, int(rng.integers(SEEN))) for k in range(NEWCOMERS)])
     dataset = InductiveDataset("random", observed, auxiliary, TripleArray.empty(), tests)
     rules = random_rules(rng, SEEN, RELATIONS, 10)
@@ -175,10 +170,10 @@ def test_implications_are_learned_from_facts_alone():
     assert 0 < float(without.implied.mean()) < 1
 
 
-def test_questions_are_the_facts_or_their_inverses():
+def test_queries_are_the_facts_or_their_inverses():
     trainer = trained(config_of(negatives=50), epochs=0)
     facts = torch.arange(len(GRAPH.facts))
-    triples, negatives = trainer._questions(facts, torch.Generator().manual_seed(0))
+    triples, negatives = trainer._queries(facts, torch.Generator().manual_seed(0))
     turned = 0
     for (h, r, t), fact in zip(triples.tolist(), GRAPH.facts.tolist(), strict=True):
         turned += r >= RELATIONS
@@ -194,18 +189,18 @@ def test_questions_are_the_facts_or_their_inverses():
 def test_a_share_of_the_heads_is_asked_about_as_newcomers(share):
     trainer = trained(config_of(newcomer_share=share, dropout=0.0), epochs=0)
     triples = GRAPH.facts
-    view = whole(GRAPH, trainer._weights(trainer.labels))
+    view = View(GRAPH.edges(trainer._weights(trainer.labels)))
     states = trainer.model.encoder.states(view.edges)
-    practised, asked, _, arriving = trainer._practise(view, triples, None, torch.Generator().manual_seed(0))
+    simulated, asked, _, arriving = trainer._simulate_newcomers(view, triples, None, torch.Generator().manual_seed(0))
     again = asked[:, 0] >= SEEN
     assert arriving.tolist() == sorted(set(triples[again, 0].tolist()))
     assert (share - 0.25 < float(again.float().mean()) < share + 0.25) and bool(again.all()) == (share == 1.0)
     assert torch.equal(asked[:, 1:], triples[:, 1:]) and torch.equal(asked[~again], triples[~again])
-    for layer, before in zip(practised.layers, states.layers, strict=True):
+    for layer, before in zip(simulated.layers, states.layers, strict=True):
         assert torch.equal(layer[:SEEN], before)
     for copy, entity in zip(asked[again, 0].tolist(), triples[again, 0].tolist(), strict=True):
-        assert not practised.layers[0][copy].any(), "a newcomer has no vector of its own"
-        columns, offsets = practised.edges.rows.columns, practised.edges.rows.offsets
+        assert not simulated.layers[0][copy].any(), "a newcomer has no vector of its own"
+        columns, offsets = simulated.edges.rows.columns, simulated.edges.rows.offsets
         assert torch.equal(columns[offsets[copy] : offsets[copy + 1]], columns[offsets[entity] : offsets[entity + 1]])
 
 
@@ -216,11 +211,11 @@ def test_answers_and_their_corruptions_arrive_together(fanout, heads):
     trainer, batches = trained(config, epochs=0), 20
     triples, drawn = GRAPH.facts, torch.tensor([[3, 3, 4], [5, 4, 0]])
     negatives = Negatives(torch.tensor([0, 1]), drawn, triples[:, 1] % 2)
-    view = whole(GRAPH, trainer._weights(trainer.labels))
+    view = View(GRAPH.edges(trainer._weights(trainer.labels)))
     together = 0
     for seed in range(batches):
         generator = torch.Generator().manual_seed(seed)
-        states, asked, wrong, arriving = trainer._practise(view, triples, negatives, generator)
+        states, asked, wrong, arriving = trainer._simulate_newcomers(view, triples, negatives, generator)
         newly = asked[:, 2] >= SEEN
         together += bool(newly.all())
         assert bool(newly.all()) == bool(newly.any()) == bool((wrong.entities >= SEEN).all())
@@ -263,27 +258,28 @@ def test_cross_entropy_sums_over_the_corruptions_of_a_fact():
     assert float(cross_entropy(positive, negative)) == pytest.approx(true + false)
 
 
-def test_choice_entropy_is_that_of_finding_the_true_one():
+def test_softmax_cross_entropy_is_that_of_finding_the_true_one():
     positive, negative = torch.tensor([1.0, 2.0]), torch.tensor([[0.0, -1.0], [3.0, 0.5]])
     first = -math.log(math.e / (math.e + 1 + math.exp(-1)))
     second = -math.log(math.exp(2) / (math.exp(2) + math.exp(3) + math.exp(0.5)))
-    assert float(choice_entropy(positive, negative)) == pytest.approx((first + second) / 2)
+    assert float(softmax_cross_entropy(positive, negative)) == pytest.approx((first + second) / 2)
 
 
 def test_a_model_is_built_as_the_settings_say():
-    config = config_of(decoder="transe", layers=1, query_aware=False).model
+    config = config_of(decoder="transe", layers=1, query_aware=False, residual=True).model
     model = build_model(config, SEEN, RELATIONS, seed=3)
     assert len(model.encoder.structure) == 1 and model.encoder.query is None and not model.encoder.query_aware
     assert model.decoder.gamma == 3.0
     again = build_model(config, SEEN, RELATIONS, seed=3).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
+    assert build_model(replace(config, encoder="lan", max_neighbors=9), SEEN, RELATIONS, 0).encoder.max_neighbors == 9
 
 
 # What must not be learned ---------------------------------------------------------------------------------------------
 
 
 def pairs_at_random(count: int, hub: bool) -> GraphTensors:
-    """Entities in random pairs by relation 0, all tied to one hub if asked, and a rule that repeats each pair."""
+    """Entities in random pairs by relation 0, all linked to one hub if asked, and a rule that repeats each pair."""
     order = np.random.default_rng(0).permutation(2 * count).tolist()
     rows = [(order[2 * k], 0, order[2 * k + 1]) for k in range(count)]
     entities = 2 * count + hub
@@ -317,12 +313,12 @@ def test_the_same_among_everyone(encoder):
 
 @pytest.mark.parametrize("encoder", ["foldin", "mean"])
 @pytest.mark.parametrize("own_weight", [0.0, 1.0])
-def test_rivals_stand_for_everyone(encoder, own_weight):
+def test_negatives_stand_for_all(encoder, own_weight):
     """The mean loss over many draws is near that of comparing with everyone; where all can be drawn it is the same."""
     settings = {"answers_by_input": True, "loss": "softmax", "labels": "none", "dropout": 0.0, "own_weight": own_weight}
 
-    def losses(rivals: int | None, count: int) -> list[float]:
-        trainer = Trainer(config_of(encoder, softmax_negatives=rivals, lr=1e-12, **settings), GRAPH, CPU)
+    def losses(negatives: int | None, count: int) -> list[float]:
+        trainer = Trainer(config_of(encoder, softmax_negatives=negatives, lr=1e-12, **settings), GRAPH, CPU)
         return [trainer.epoch(number).loss for number in range(count)]
 
     everyone = losses(None, 40)
@@ -344,8 +340,8 @@ ROWS_ALONE = {
 @pytest.mark.parametrize("settings", [{}, {"own_weight": 1.0}, {"virtual_weight": 0.0, "n3": 0.1, "l2": 0.0}])
 def test_moving_the_rows_of_a_batch_is_moving_the_table(settings):
     few, whole_table = (Trainer(config_of("foldin", **ROWS_ALONE, **settings), GRAPH, CPU) for _ in range(2))
-    assert few.model.encoder.learns_rows
-    whole_table.model.encoder.learns_rows = False
+    assert few.model.encoder.sparse_gradient
+    whole_table.model.encoder.sparse_gradient = False
     for number in range(3):
         found, wanted = few.epoch(number), whole_table.epoch(number)
         assert found.loss == pytest.approx(wanted.loss, rel=1e-5)
@@ -366,13 +362,13 @@ def test_moving_the_rows_of_a_batch_is_moving_the_table(settings):
     ids=str,
 )
 def test_where_others_move_too_the_table_is_moved(settings):
-    assert not Trainer(config_of("foldin", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.learns_rows
-    assert not Trainer(config_of("mean", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.learns_rows
+    assert not Trainer(config_of("foldin", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.sparse_gradient
+    assert not Trainer(config_of("mean", **{**ROWS_ALONE, **settings}), GRAPH, CPU).model.encoder.sparse_gradient
 
 
 def test_vectors_that_are_looked_up_are_trained_without_a_look_at_edges():
     usual, blind = (Trainer(config_of("foldin"), GRAPH, CPU) for _ in range(2))
-    blind._all_edges = whole(GRAPH, torch.zeros(len(GRAPH.facts) + len(GRAPH.virtual)))
+    blind._edgeless = View(GRAPH.edges(torch.zeros(len(GRAPH.facts) + len(GRAPH.virtual))))
     for trainer in (usual, blind):
         trainer.epoch(0)
     assert same(usual, blind)
@@ -380,20 +376,20 @@ def test_vectors_that_are_looked_up_are_trained_without_a_look_at_edges():
 
 @pytest.mark.parametrize("encoder", ["vn", "mean", "lan"])
 @pytest.mark.parametrize("fanout", [None, 10_000])
-def test_who_practises_is_an_answer_as_newcomers_are(encoder, fanout, monkeypatch):
-    """The candidates of a batch: trained vectors, and of those who practise what their edges make of them."""
+def test_simulated_newcomers_are_answers_as_newcomers_are(encoder, fanout, monkeypatch):
+    """The candidates of a batch: trained vectors, and of simulated newcomers what their edges make of them."""
     settings = {"newcomer_share": 1.0, "dropout": 0.0, "labels": "none", "answers_by_input": True, "fanout": fanout}
     trainer, seen = trained(config_of(encoder, **settings), epochs=1), []
     contrast = trainer.model.contrast_with_all
 
-    def heard(states, asked, along, everyone, tails, rivals):
+    def watched(states, asked, along, everyone, tails, negatives):
         copies = torch.arange(states.newcomers) + len(states.layers[0]) - states.newcomers
         seen.extend([everyone.detach().clone(), trainer.model.encoder.plain(states, copies).detach()])
-        return contrast(states, asked, along, everyone, tails, rivals)
+        return contrast(states, asked, along, everyone, tails, negatives)
 
-    monkeypatch.setattr(trainer.model, "contrast_with_all", heard)
+    monkeypatch.setattr(trainer.model, "contrast_with_all", watched)
     facts = torch.arange(0, len(GRAPH.facts), 9)
-    triples, _ = trainer._questions(facts, torch.Generator().manual_seed(5))
+    triples, _ = trainer._queries(facts, torch.Generator().manual_seed(5))
     vectors = trainer.model.encoder.vectors.detach().clone()
     trainer._step(facts, facts[:0], torch.Generator().manual_seed(5))
     (everyone, by_edges), new = seen, sorted(set(triples[:, 0].tolist()))
@@ -415,18 +411,18 @@ def test_facts_between_the_same_two_are_found_whichever_way_they_point():
 def test_a_predicted_fact_is_hidden_with_its_twins_where_that_is_asked_for():
     facts, nothing = GRAPH.facts.tolist(), torch.tensor([], dtype=torch.int64)
     twins = [n for n, (h, _, t) in enumerate(facts) for m, (a, _, b) in enumerate(facts) if n != m and {h, t} == {a, b}]
-    assert twins, "the graph has entities that are tied twice"
+    assert twins, "the graph has pairs with two facts"
     batch = torch.tensor(twins[:1])
     for hides in (False, True):
         trainer = trained(config_of(hide_pairs=hides), epochs=0)
-        hidden = torch.nonzero(trainer._without(batch, nothing, GENERATOR)[: len(facts)] == 0)[:, 0]
+        hidden = torch.nonzero(trainer._weights_without(batch, nothing)[: len(facts)] == 0)[:, 0]
         assert torch.equal(hidden, GRAPH.between(batch).sort().values if hides else batch)
 
 
 @every_encoder_through_edges
 @pytest.mark.parametrize("decoder", ["distmult", "transe"])
 def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
-    """All are tied to one hub, so training goes on; heads without their pair are alike and rank all tails alike."""
+    """All are linked to one hub, so training goes on; heads without their pair are alike and rank all tails alike."""
     graph, size = pairs_at_random(30, hub=True), 10
     trainer = trained(config_of(encoder, decoder, newcomer_share=1.0, dropout=0.0, labels="hard"), graph, epochs=6)
     facts = torch.nonzero(graph.facts[:, 1] == 0)[:, 0]
@@ -434,11 +430,11 @@ def test_a_hidden_fact_tells_nothing_of_who_belongs_to_whom(encoder, decoder):
         triples = graph.facts[batch]
         tails = triples[:, 2]
         with torch.no_grad():
-            view = whole(graph, trainer._without(batch, batch[:0], GENERATOR))
-            states, asked, _, _ = trainer._practise(view, triples, None, torch.Generator().manual_seed(0))
+            view = View(graph.edges(trainer._weights_without(batch, batch[:0])))
+            states, asked, _, _ = trainer._simulate_newcomers(view, triples, None, torch.Generator().manual_seed(0))
             assert (asked[:, 0] >= graph.num_entities).all()
-            rivals = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
-            _, scores, _ = trainer.model.contrast(states, asked, along_of(trainer, asked), rivals, asked[:0])
+            negatives = Negatives(asked[:1, 1], tails[None], torch.zeros(size, dtype=torch.int64))
+            _, scores, _ = trainer.model.contrast(states, asked, along_of(trainer, asked), negatives, asked[:0])
         torch.testing.assert_close(scores, scores[:1].expand_as(scores))
 
 
@@ -498,7 +494,7 @@ def test_of_facts_at_random_nothing_is_known_about_newcomers(encoder, decoder):
             scorer.states, asked, along_of(trainer, asked), negatives, asked[:0]
         )
         # Without the newcomer itself, which training has taught to be no answer.
-        assert float(choice_entropy(positive, negative[:, :-1])) > math.log(CORRUPTIONS + 1) - 0.05
+        assert float(softmax_cross_entropy(positive, negative[:, :-1])) > math.log(CORRUPTIONS + 1) - 0.05
 
 
 # What must be learned -------------------------------------------------------------------------------------------------
@@ -600,8 +596,8 @@ def test_seen_entities_are_embedded_as_if_nobody_had_arrived(encoder):
     assert torch.equal(*vectors)
 
 
-@pytest.mark.parametrize("encoder", [name for name, (kind, _) in ENCODERS.items() if not kind.uses_virtual_edges])
-def test_who_hears_no_rules_answers_as_if_they_inferred_nothing(encoder):
+@pytest.mark.parametrize("encoder", [name for name, kind in ENCODERS.items() if not kind.uses_virtual_edges])
+def test_without_virtual_edges_answers_are_as_if_rules_inferred_nothing(encoder):
     trainer = trained(config_of(encoder), epochs=1)
     queries = every_query()
     without = scorer_of(trainer, None).scores(*queries)
@@ -609,7 +605,7 @@ def test_who_hears_no_rules_answers_as_if_they_inferred_nothing(encoder):
         assert np.array_equal(scorer_of(trainer, NEW_VIRTUAL, mode).scores(*queries), without)
 
 
-@pytest.mark.parametrize("encoder", [name for name, (kind, _) in ENCODERS.items() if kind.uses_virtual_edges])
+@pytest.mark.parametrize("encoder", [name for name, kind in ENCODERS.items() if kind.uses_virtual_edges])
 def test_what_newcomers_virtual_triples_weigh_follows_the_label_mode(encoder):
     trainer = trained(config_of(encoder), epochs=1)
     queries = np.array([SEEN, SEEN + 2], dtype=np.int32), np.array([0, 4], dtype=np.int32)
@@ -626,8 +622,8 @@ def test_what_newcomers_virtual_triples_weigh_follows_the_label_mode(encoder):
 
 def test_a_data_set_without_newcomers_is_scored_over_its_observed_graph():
     graph = graph_of([tuple(row) for row in DATASET.observed.triples.rows.tolist()], SEEN, RELATIONS)
-    nobody = Graph.build(graph.entities, graph.relations, TripleArray.empty())
-    dataset = InductiveDataset("seen", graph, nobody, TripleArray.empty(), TripleArray.of([(0, 0, 1)]))
+    nothing = Graph.build(graph.entities, graph.relations, TripleArray.empty())
+    dataset = InductiveDataset("seen", graph, nothing, TripleArray.empty(), TripleArray.of([(0, 0, 1)]))
     trainer = trained(config_of(labels="none"), PLAIN, epochs=1)
     scorer = ModelScorer(trainer.model, PLAIN, trainer.labels, dataset, None, "none", 0.01)
     assert scorer.scores(np.array([3], dtype=np.int32), np.array([1], dtype=np.int32)).shape == (1, SEEN)

@@ -6,7 +6,7 @@ import torch
 from newcomer.models.embedding.model import Negatives
 from newcomer.models.embedding.registry import ENCODERS
 from newcomer.training.embedding import Trainer
-from newcomer.training.view import View, around, whole
+from newcomer.training.view import View, around
 from nn_oracle import one_thread
 from test_training_embedding import CPU, GRAPH, SEEN, config_of
 
@@ -66,7 +66,7 @@ def test_every_neighbour_has_the_same_chance_and_each_seed_its_own_draw():
 def test_where_all_neighbours_are_drawn_vectors_are_those_over_the_whole_graph(encoder, query_aware):
     model = Trainer(config_of(encoder, query_aware=query_aware, residual=True), GRAPH, CPU).model.eval()
     batch, queries = torch.tensor([4, 9, 17, 4]), torch.tensor([0, 5, 2, 3])
-    full = whole(GRAPH, WEIGHTS)
+    full = View(GRAPH.edges(WEIGHTS))
     part = drawn(batch.tolist(), EVERYONE, model.encoder.hops)
     vectors = [
         model.encoder.embed(model.encoder.states(view.edges, view.nodes), view.places(batch), queries)
@@ -89,7 +89,7 @@ def test_a_step_with_all_neighbours_drawn_costs_the_same_loss(encoder, answers_b
         losses.append(trainer._step(*batch, torch.Generator().manual_seed(0)))
         assert bool((trainer.labels[batch[1]] != 0.5).all())
     torch.testing.assert_close(losses[0], losses[1])
-    # Fewer neighbours tell another story, unless nobody listens to any.
+    # Fewer neighbours cost another loss, unless none are used.
     assert torch.allclose(losses[0], losses[2]) == (trainer.model.encoder.hops == 0)
 
 

@@ -5,13 +5,14 @@ another one with the transpose backwards for ``dense``, and a sampled dense-dens
 
 On a GPU the library's sparse product adds in another order every run, and its sampled product is slow. There rows are
 cut into blocks of a few entries, summed up block by block and then row by row: the same bits in every run, and an
-entity with thousands of neighbours does not keep everyone waiting.
+entity with thousands of neighbours does not delay all others.
 
 There, too, a small operation costs as much as a large one, and asking how large a result is costs a wait. So gradients
-are written out, what a graph's structure gives is found once, and no size is asked for that can be bounded.
+are written out, what follows from a graph's structure is found once, and no size is asked for that can be bounded.
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,8 +23,8 @@ from torch.nn import functional
 
 BLOCK = 64  # entries that one thread of a GPU adds up by itself
 
-# Torch says once a process that its compressed layouts are young; nothing here depends on what may change. It is made
-# to say so here, where nobody listens, rather than silenced by a filter that would stay behind for all other code.
+# Torch warns once a process that its compressed layouts are young; nothing here depends on what may change. It is made
+# to warn here, unseen, rather than silenced by a filter that would stay behind for all other code.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1))
@@ -58,7 +59,7 @@ class Rows:
         return self._row_ids
 
     def knowing(self, row_ids: Tensor, sizes: Tensor | None = None) -> "Rows":
-        """These rows, told the row of each entry (and the entries a row) by who knows them already."""
+        """These rows, given the row of each entry (and the entries a row) where they are known already."""
         self.__dict__["_row_ids"] = row_ids  # as the cached properties would find them
         if sizes is not None:
             self.__dict__["sizes"] = sizes
@@ -111,7 +112,7 @@ def _offsets(sizes: Tensor) -> Tensor:
 
 
 def _row_ids(sizes: Tensor, total: int) -> Tensor:
-    """The number of each part as often as its size says; told the total, a GPU need not be waited for."""
+    """The number of each part as often as its size; with the total known, a GPU need not be waited for."""
     return torch.repeat_interleave(sizes, output_size=total)
 
 
@@ -137,12 +138,6 @@ def _product(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
     return summed_by_blocks(rows, values, dense) if dense.is_cuda else _csr(rows, values) @ dense
 
 
-def _turned_product(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
-    """The product with the transpose."""
-    turned, order = rows.transposed
-    return _product(turned, values[order], dense)
-
-
 def summed_by_blocks(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
     """The sparse product by blocks: each a weighted bag of vectors, then the sum of a row's blocks."""
     starts, offsets = rows.blocks
@@ -161,19 +156,21 @@ def sampled_by_bags(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
 
 class _WeightedSum(torch.autograd.Function):
     @staticmethod
-    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(ctx: Any, rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
         ctx.rows = rows
         ctx.save_for_backward(values, dense)
         return _product(rows, values, dense)
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         values, dense = ctx.saved_tensors
         gradient, rows = gradients[0].contiguous(), ctx.rows
-        for_values = _sampled_products(rows, gradient, dense) if ctx.needs_input_grad[1] else None
-        for_dense = _turned_product(rows, values, gradient) if ctx.needs_input_grad[2] else None
+        for_values = for_dense = None
+        if ctx.needs_input_grad[1]:
+            for_values = _sampled_products(rows, gradient, dense)
+        if ctx.needs_input_grad[2]:
+            transposed, order = rows.transposed
+            for_dense = _product(transposed, values[order], gradient)
         return None, for_values, for_dense
 
 
@@ -185,98 +182,50 @@ def weighted_sum(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
     return result
 
 
-class _LookedUpSum(torch.autograd.Function):
-    @staticmethod
-    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
-    def forward(ctx: Any, rows: Rows, lookup: Rows, table: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
-        values = table[lookup.columns] * weights
-        ctx.rows, ctx.lookup = rows, lookup
-        ctx.save_for_backward(weights, values, dense)
-        return _product(rows, values, dense)
+Map = Callable[[Tensor], Tensor]
+
+
+class _Linear(torch.autograd.Function):
+    """A linear map of values, whose gradient is its adjoint."""
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
+    def forward(ctx: Any, forwards: Map, adjoint: Map, values: Tensor) -> Tensor:
+        ctx.adjoint = adjoint
+        return forwards(values)
+
+    @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        weights, values, dense = ctx.saved_tensors
-        gradient, rows = gradients[0].contiguous(), ctx.rows
-        for_table = for_dense = None
-        if ctx.needs_input_grad[2]:
-            for_table = _column_sums(ctx.lookup, _sampled_products(rows, gradient, dense) * weights)
-        if ctx.needs_input_grad[4]:
-            for_dense = _turned_product(rows, values, gradient)
-        return None, None, for_table, None, for_dense
+        return None, None, ctx.adjoint(gradients[0].contiguous())
 
 
-def looked_up_sum(rows: Rows, lookup: Rows, table: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
-    """`weighted_sum` whose values are ``weights`` (entries,) times numbers that ``lookup`` finds in a table.
+def row_sums(rows: Rows, values: Tensor) -> Tensor:
+    """(rows,): the sum of each row's values (entries,)."""
+    return _linear(lambda one: _segment_sums(one, rows.offsets), lambda one: one[rows.row_ids()], values)
 
-    ``lookup`` has a row of one entry for each entry of ``rows``. No gradient flows to the weights.
-    """
-    if len(rows.columns) == 0:
-        return dense.new_zeros(rows.num_rows, dense.shape[1])
-    result: Tensor = _LookedUpSum.apply(rows, lookup, table, weights, dense)  # type: ignore[no-untyped-call]
+
+def by_row(rows: Rows, values: Tensor) -> Tensor:
+    """(entries,): for each entry the value (rows,) of its row."""
+    return _linear(lambda one: one[rows.row_ids()], lambda one: _segment_sums(one, rows.offsets), values)
+
+
+def by_column(rows: Rows, values: Tensor) -> Tensor:
+    """(entries,): for each entry the value (width,) of its column."""
+
+    def column_sums(one: Tensor) -> Tensor:
+        transposed, order = rows.transposed
+        return _segment_sums(one[order], transposed.offsets)
+
+    return _linear(lambda one: one[rows.columns], column_sums, values)
+
+
+def _linear(forwards: Map, adjoint: Map, values: Tensor) -> Tensor:
+    result: Tensor = _Linear.apply(forwards, adjoint, values)  # type: ignore[no-untyped-call]
     return result
-
-
-class _RowSums(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Rows, values: Tensor) -> Tensor:
-        ctx.rows = rows
-        return _segment_sums(values, rows.offsets)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return None, gradients[0][ctx.rows.row_ids()]
-
-
-class _ByRow(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Rows, values: Tensor) -> Tensor:
-        ctx.rows = rows
-        return values[rows.row_ids()]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return None, _segment_sums(gradients[0].contiguous(), ctx.rows.offsets)
-
-
-class _ByColumn(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Rows, values: Tensor) -> Tensor:
-        ctx.rows = rows
-        return values[rows.columns]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return None, _column_sums(ctx.rows, gradients[0])
-
-
-def _column_sums(rows: Rows, values: Tensor) -> Tensor:
-    turned, order = rows.transposed
-    return _segment_sums(values[order], turned.offsets)
 
 
 def _segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
     """Sums of runs of values: in the same order of addition on every run, which scattered additions are not."""
     return torch.segment_reduce(values, "sum", offsets=offsets)
-
-
-def row_sums(rows: Rows, values: Tensor) -> Tensor:
-    """(rows,): the sum of each row's values (entries,)."""
-    result: Tensor = _RowSums.apply(rows, values)  # type: ignore[no-untyped-call]
-    return result
-
-
-def by_row(rows: Rows, values: Tensor) -> Tensor:
-    """(entries,): for each entry the value (rows,) of its row."""
-    result: Tensor = _ByRow.apply(rows, values)  # type: ignore[no-untyped-call]
-    return result
-
-
-def by_column(rows: Rows, values: Tensor) -> Tensor:
-    """(entries,): for each entry the value (width,) of its column."""
-    result: Tensor = _ByColumn.apply(rows, values)  # type: ignore[no-untyped-call]
-    return result
 
 
 def single_rows(columns: Tensor, width: int) -> Rows:

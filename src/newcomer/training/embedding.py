@@ -1,35 +1,31 @@
-"""Algorithm 1, readable from top to bottom.
+"""Training of an encoder and a decoder: Algorithm 1, readable from top to bottom.
 
 Each mini-batch of facts is hidden from the graph together with every virtual triple inferred from it. A share of the
-entities that are asked about is embedded as newcomers are: without a vector of their own, beside the seen ones. The
+heads are simulated newcomers: embedded as newcomers are, without a vector of their own, beside the seen entities. The
 soft labels of a mini-batch of virtual triples are refreshed with the current embeddings. The loss is cross entropy on
 facts and corrupted facts, plus cross entropy of the virtual triples against their labels, plus a penalty on long
 vectors.
 
-A fact that leaves one of its ends without any visible edge counts as a toss-up, whatever the model says of it: nothing
-is left to infer it from, yet that an entity has become empty would give it away.
+A fact that leaves one of its ends without any visible edge has the score zero, whatever the model gives it: nothing is
+left to infer it from, yet that an entity has become empty would give it away.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from newcomer.config import Config
-from newcomer.models.embedding.decoders import DotDecoder
-from newcomer.models.embedding.encoders import LANEncoder, States
-from newcomer.models.embedding.foldin import FoldInEncoder
-from newcomer.models.embedding.graph_tensors import GraphTensors, Grounds
+from newcomer.models.embedding.encoder import States
+from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings
 from newcomer.models.embedding.model import Negatives
 from newcomer.models.embedding.registry import build_model
 from newcomer.models.sparse import distinct
 from newcomer.models.vn.soft_labels import soft_labels
-from newcomer.training.view import View, around, whole
+from newcomer.training.view import View, around
 
 FIRST_LABELS = {"soft": 0.5, "hard": 1.0, "none": 0.0}  # of virtual triples that training has not come to yet
 
@@ -46,17 +42,15 @@ class EpochReport:
 
 
 class Trainer:
-    """A model, its optimiser and the labels it believes; one call of `epoch` is one pass over the facts."""
+    """A model, its optimiser and the current labels; one call of `epoch` is one pass over the facts."""
 
     def __init__(self, config: Config, graph: GraphTensors, device: torch.device) -> None:
         self.config, self.graph, self.device = config, graph, device
         self.model = build_model(config.model, graph.num_entities, graph.num_relations, config.seed).to(device)
-        if isinstance(self.model.encoder, LANEncoder):
-            stated = self._weights(torch.zeros(len(graph.virtual), device=device))
-            self.model.encoder.learn_implications(graph.edges(stated))
-        if isinstance(self.model.encoder, FoldInEncoder):
-            self._prepare_folding(self.model.encoder)
-        self.model.encoder.learns_rows = self._touches_few()
+        stated = View(graph.edges(self._weights(torch.zeros(len(graph.virtual), device=device))))
+        self.model.encoder.prepare(stated.edges, config.seed)
+        self._edgeless = stated if self._uses_no_edges else None
+        self.model.encoder.sparse_gradient = self._updates_few_rows()
         self.labels = torch.full((len(graph.virtual),), FIRST_LABELS[config.model.labels], device=device)
         self.optimiser = self._optimiser()
 
@@ -67,8 +61,8 @@ class Trainer:
         # One launch for all parameters where launches are what costs.
         return torch.optim.Adam(parameters, lr=rate, fused=self.device.type == "cuda")
 
-    def _touches_few(self) -> bool:
-        """Whether a batch moves the vectors of its own entities and of drawn rivals only, and the others need no look.
+    def _updates_few_rows(self) -> bool:
+        """Whether a batch moves the vectors of its own entities and of drawn negatives only, and no others.
 
         Adagrad leaves a number without a gradient as it is. On a GPU the whole table takes no time, and always the same
         order of addition.
@@ -76,26 +70,12 @@ class Trainer:
         training = self.config.training
         drawn = training.softmax_negatives is not None and training.softmax_negatives < self.graph.num_entities
         moved_alone = training.optimiser == "adagrad" and not training.grad_clip and not self.config.model.dropout
-        return self.device.type == "cpu" and self._is_edgeless and drawn and moved_alone
+        return self.device.type == "cpu" and self._uses_no_edges and drawn and moved_alone
 
     @property
-    def _is_edgeless(self) -> bool:
-        """Whether training looks at no edge: vectors are looked up, and nobody practises being new."""
+    def _uses_no_edges(self) -> bool:
+        """Whether vectors are looked up, and there are no simulated newcomers: then all batches have the same view."""
         return self.model.encoder.hops == 0 and not self.config.training.newcomer_share
-
-    @cached_property
-    def _all_edges(self) -> View:
-        return whole(self.graph, self._weights(torch.zeros(len(self.graph.virtual), device=self.device)))
-
-    def _prepare_folding(self, encoder: FoldInEncoder) -> None:
-        """Draw whom newcomers are compared with, and mark the relations that nobody told of."""
-        stated = self._weights(torch.zeros(len(self.graph.virtual), device=self.device))
-        encoder.draw_rivals(self.graph.edges(stated).degrees, torch.Generator().manual_seed(self.config.seed))
-        told_of = torch.zeros(self.graph.num_relations, dtype=torch.bool, device=self.device)
-        told_of[self.graph.facts[:, 1]] = True
-        with torch.no_grad():
-            untold = self.model.decoder.vectors[~told_of]
-            self.model.decoder.vectors[~told_of] = cast(DotDecoder, self.model.decoder).identity(untold)
 
     def _weights(self, labels: Tensor) -> Tensor:
         """A weight a triple: facts are certain."""
@@ -125,29 +105,43 @@ class Trainer:
     def _step(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """Learn from a mini-batch; gives (3,): the loss, and the parts of facts and of virtual triples."""
         training = self.config.training
-        triples, negatives = self._questions(facts, generator)
-        view = self._view(facts, triples, negatives, virtual, generator)
-        placed = None if negatives is None else view.negatives(negatives)
-        states, asked, wrong, arriving = self._practise(view, view.triples(triples), placed, generator)
-        claims, grounds = self._claims(virtual)
-        claims = view.triples(claims)
+        triples, drawn = self._queries(facts, generator)
+        view = self._view(facts, triples, drawn, virtual, generator)
+        placed = None if drawn is None else drawn._replace(entities=view.places(drawn.entities))
+        states, asked, negatives, arriving = self._simulate_newcomers(view, view.triples(triples), placed, generator)
+        learned, groundings = self._virtual_and_premises(virtual)
+        learned = view.triples(learned)
         along = self.model.decoder.relation_vectors(triples[:, 1])
-        rivals = self._rivals(generator)
-        if wrong is None:
-            positive, negative = self._among_everyone(states, view, asked, along, triples[:, 2], arriving, rivals)
-            believed = self._beliefs(states, claims, len(virtual))
+        shared = self._shared_negatives(generator)
+        if negatives is None:
+            candidates = self._candidates(states, view, arriving)
+            positive, negative = self.model.contrast_with_all(states, asked, along, candidates, triples[:, 2], shared)
+            virtual_scores = self._virtual_scores(states, learned, len(virtual))
             inferred = arriving  # all others are answers by a vector that no edge is needed for
         else:
-            positive, negative, believed = self.model.contrast(states, asked, along, wrong, claims)
+            positive, negative, virtual_scores = self.model.contrast(states, asked, along, negatives, learned)
             inferred = None
         fact_loss = self._fact_loss(states, asked, positive, negative, inferred)
-        virtual_loss = self._virtual_loss(virtual, grounds, believed.float())
+        virtual_loss = self._virtual_loss(virtual, groundings, virtual_scores)
         loss = fact_loss + training.virtual_weight * virtual_loss + self._penalty(triples, along)
         if training.own_weight:
-            positive, negative = self.model.own_contrast(triples, along, negatives, rivals)
+            positive, negative = self.model.own_contrast(triples, along, drawn, shared)
             loss = loss + training.own_weight * self._loss(positive, negative)
         self._descend(loss)
         return torch.stack([loss.detach(), fact_loss.detach(), virtual_loss.detach()])
+
+    def _queries(self, facts: Tensor, generator: torch.Generator) -> tuple[Tensor, Negatives | None]:
+        """The facts, half of them inverted, and entities to replace their tails with: either end is corrupted."""
+        triples = self.graph.facts[facts]
+        turn = torch.rand(len(facts), generator=generator, device=self.device) < 0.5
+        triples = torch.where(turn[:, None], self.model.inverted(triples), triples)
+        if self.model.answers_by_input:
+            return triples, None  # all seen entities are candidates already
+        # Around a batch only its own entities cost: then the queries of all relations share the same few.
+        shared, count = self.config.training.fanout is not None, self.config.training.negatives
+        return triples, Negatives.draw(
+            triples[:, 1], 2 * self.graph.num_relations, count, self.graph.num_entities, generator, shared
+        )
 
     def _view(
         self,
@@ -158,23 +152,30 @@ class Trainer:
         generator: torch.Generator,
     ) -> View:
         """The graph that this batch is embedded over."""
-        if self._is_edgeless:
-            return self._all_edges
-        weights, fanout = self._without(facts, virtual, generator), self.config.training.fanout
+        if self._edgeless is not None:
+            return self._edgeless
+        weights, fanout = self._weights_without(facts, virtual), self.config.training.fanout
         if fanout is None:
-            return whole(self.graph, weights)
+            return View(self.graph.edges(weights))
         ends = [triples[:, ::2].reshape(-1), self.graph.mentioned(virtual)]
         if negatives is not None:
             ends.append(negatives.entities.reshape(-1))
         return around(self.graph, weights, torch.cat(ends), fanout, self.model.encoder.hops, generator)
 
-    def _practise(
+    def _weights_without(self, facts: Tensor, virtual: Tensor) -> Tensor:
+        """The weights of all triples; these facts, what is inferred from them, and these virtual triples are hidden."""
+        hidden = self.graph.between(facts) if self.config.training.hide_pairs else facts
+        visible = torch.ones(len(self.graph.facts), device=self.device).index_fill_(0, hidden, 0.0)
+        weights = torch.cat([visible, self.labels * self.graph.standing(visible)])
+        return weights.index_fill_(0, virtual + len(visible), 0.0)
+
+    def _simulate_newcomers(
         self, view: View, triples: Tensor, negatives: Negatives | None, generator: torch.Generator
     ) -> tuple[States, Tensor, Negatives | None, Tensor]:
-        """Embed everyone, and some once more as if just arrived; the triples and negatives with these; who they are.
+        """Embed all, and some once more as newcomers; the triples and negatives with these; which entities they are.
 
-        Heads arrive each by itself, to be asked about. Tails do all or none, with their corruptions: else whoever is
-        new would be known as right or wrong by that.
+        Each head is drawn by itself. Tails are newcomers all or none, with their corruptions: else being new would tell
+        which of them are right.
         """
         training, encoder = self.config.training, self.model.encoder
         heads, relations, tails = triples.unbind(dim=1)
@@ -194,61 +195,44 @@ class Trainer:
             negatives = negatives._replace(entities=drawn.reshape(negatives.entities.shape))
         edges = view.edges.pick(arriving, known + len(arriving), 2 * self.graph.num_relations)
         asked = torch.stack([heads, relations, tails], dim=1)
-        return encoder.together(view.edges, edges, view.nodes), asked, negatives, arriving
+        return encoder.states_with_newcomers(view.edges, edges, view.nodes), asked, negatives, arriving
 
-    def _without(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
-        """The weights of all triples, with these facts, what rests on them, and these virtual triples hidden."""
-        hidden = self.graph.between(facts) if self.config.training.hide_pairs else facts
-        visible = torch.ones(len(self.graph.facts), device=self.device).index_fill_(0, hidden, 0.0)
-        weights = torch.cat([visible, self.labels * self.graph.standing(visible)])
-        return weights.index_fill_(0, virtual + len(visible), 0.0)
-
-    def _rivals(self, generator: torch.Generator) -> Tensor | None:
-        """Whom answers are compared with in this batch; None: with everyone."""
-        most, everyone = self.config.training.softmax_negatives, self.graph.num_entities
-        if not self.model.answers_by_input or most is None or everyone <= most:
+    def _shared_negatives(self, generator: torch.Generator) -> Tensor | None:
+        """The seen entities that answers are compared with in this batch; None: with all."""
+        most, count = self.config.training.softmax_negatives, self.graph.num_entities
+        if not self.model.answers_by_input or most is None or count <= most:
             return None
-        return torch.randperm(everyone, generator=generator, device=self.device)[:most]
+        return torch.randperm(count, generator=generator, device=self.device)[:most]
 
-    def _among_everyone(
-        self,
-        states: States,
-        view: View,
-        asked: Tensor,
-        along: Tensor,
-        tails: Tensor,
-        arriving: Tensor,
-        rivals: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Scores of the triples asked, and with everyone as a tail; who practises being new is so as an answer, too."""
-        encoder = self.model.encoder
-        known = states.layers[0]
+    def _candidates(self, states: States, view: View, arriving: Tensor) -> Tensor:
+        """(seen, d): all seen entities as answers; simulated newcomers are embedded as such."""
+        encoder, known = self.model.encoder, states.layers[0]
         if states.newcomers:
-            known = known[: -states.newcomers]
-        everyone = known if view.nodes is None else encoder.inputs()
-        if len(arriving):
-            ids = arriving if view.nodes is None else view.nodes[arriving]
-            copies = torch.arange(len(arriving), device=self.device) + len(known)
-            everyone = everyone.index_copy(0, ids, encoder.plain(states, copies))
-        return self.model.contrast_with_all(states, asked, along, everyone, tails, rivals)
+            known = known[: states.num_seen]
+        candidates = known if view.nodes is None else encoder.inputs()
+        if len(arriving) == 0:
+            return candidates
+        ids = arriving if view.nodes is None else view.nodes[arriving]
+        copies = torch.arange(len(arriving), device=self.device) + len(known)
+        return candidates.index_copy(0, ids, encoder.plain(states, copies))
 
-    def _claims(self, virtual: Tensor) -> tuple[Tensor, Grounds | None]:
-        """These virtual triples, then the premises that soft labels want to know of; and how these infer those."""
-        claims = self.graph.virtual[virtual]
+    def _virtual_and_premises(self, virtual: Tensor) -> tuple[Tensor, Groundings | None]:
+        """These virtual triples, then the premises that their soft labels follow from; and their groundings."""
+        triples = self.graph.virtual[virtual]
         if len(virtual) == 0 or self.config.model.labels != "soft":
-            return claims, None
-        grounds = self.graph.grounds(virtual)
-        return torch.cat([claims, grounds.premises]), grounds
+            return triples, None
+        groundings = self.graph.grounds(virtual)
+        return torch.cat([triples, groundings.premises]), groundings
 
-    def _beliefs(self, states: States, claims: Tensor, learned: int) -> Tensor:
-        """Scores of the first triples, which are learned from, and of the others, which are not."""
-        if len(claims) == 0:
+    def _virtual_scores(self, states: States, triples: Tensor, learned: int) -> Tensor:
+        """Scores of the first triples, which are learned from, and of their premises, which are not."""
+        if len(triples) == 0:
             return states.edges.weights.new_zeros(0)
-        scores = self.model.scores(states, claims[:learned])
-        if learned == len(claims):
+        scores = self.model.scores(states, triples[:learned])
+        if learned == len(triples):
             return scores
         with torch.no_grad():
-            premises = self.model.scores(states, claims[learned:])
+            premises = self.model.scores(states, triples[learned:])
         return torch.cat([scores, premises])
 
     def _fact_loss(
@@ -257,35 +241,31 @@ class Trainer:
         """Compare the scores of true and corrupted triples with what they are; ``inferred`` are tails by edges only."""
         if self.model.encoder.hops == 0:  # nothing is inferred by edges
             return self._loss(positive, negative)
-        hopeless = self._hopeless(states, triples, inferred)
-        return self._loss(positive.masked_fill(hopeless, 0.0), negative.masked_fill(hopeless[:, None], 0.0))
+        without = self._without_edges(states, triples, inferred)
+        return self._loss(positive.masked_fill(without, 0.0), negative.masked_fill(without[:, None], 0.0))
 
     @staticmethod
-    def _hopeless(states: States, triples: Tensor, inferred: Tensor | None) -> Tensor:
+    def _without_edges(states: States, triples: Tensor, inferred: Tensor | None) -> Tensor:
         """(n,): whether no edge is left to a head, or to a tail that is ``inferred`` (all of them where None)."""
         empty = states.edges.degrees <= 0
         if inferred is None:
             return empty[triples[:, ::2]].any(dim=1)
-        silent = torch.zeros_like(empty).index_copy_(0, inferred, empty[inferred])
-        return empty[triples[:, 0]] | silent[triples[:, 2]]
+        tails = torch.zeros_like(empty).index_copy_(0, inferred, empty[inferred])
+        return empty[triples[:, 0]] | tails[triples[:, 2]]
 
     def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
-        if self.model.answers_by_input and negative.shape[1] < self.graph.num_entities:
-            negative = negative + self._stand_for(negative.shape[1])
-        return LOSSES[self.config.training.loss](positive.float(), negative.float())
+        training, others = self.config.training, self.graph.num_entities - 1
+        if self.model.answers_by_input and negative.shape[1] <= others and training.loss == "softmax":
+            negative = negative + math.log(others / negative.shape[1])  # so many negatives stand for all
+        return LOSSES[training.loss](positive, negative)
 
-    def _stand_for(self, rivals: int) -> float:
-        """What makes so many rivals count as everyone in the softmax."""
-        everyone = self.graph.num_entities - 1
-        return math.log(everyone / rivals) if self.config.training.loss == "softmax" else 0.0
-
-    def _virtual_loss(self, virtual: Tensor, grounds: Grounds | None, scores: Tensor) -> Tensor:
+    def _virtual_loss(self, virtual: Tensor, groundings: Groundings | None, scores: Tensor) -> Tensor:
         """Refresh the labels of these virtual triples and compare their scores with them; premises' scores follow."""
         if len(virtual) == 0:
             return scores.new_zeros(())
         config = self.config.model
         truth, premises = torch.sigmoid(scores.detach()).tensor_split([len(virtual)])
-        support = torch.zeros_like(truth) if grounds is None else grounds.support(premises)
+        support = torch.zeros_like(truth) if groundings is None else groundings.support(premises)
         labels = soft_labels(truth, support, config.soft_label_c, config.labels)
         self.labels[virtual] = labels
         return functional.binary_cross_entropy_with_logits(scores[: len(virtual)], labels)
@@ -297,22 +277,8 @@ class Trainer:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.grad_clip)
         self.optimiser.step()
 
-    def _questions(self, facts: Tensor, generator: torch.Generator) -> tuple[Tensor, Negatives | None]:
-        """The facts, half of them turned round, and entities to replace their tails with: either end is corrupted."""
-        triples = self.graph.facts[facts]
-        turn = torch.rand(len(facts), generator=generator, device=self.device) < 0.5
-        turned = torch.stack([triples[:, 2], self.model.inverse(triples[:, 1]), triples[:, 0]], dim=1)
-        triples = torch.where(turn[:, None], turned, triples)
-        if self.model.answers_by_input:
-            return triples, None  # everyone is an answer already
-        # Around a batch only its own entities cost: then all relations are asked about the same few.
-        shared, count = self.config.training.fanout is not None, self.config.training.negatives
-        return triples, Negatives.draw(
-            triples[:, 1], 2 * self.graph.num_relations, count, self.graph.num_entities, generator, shared
-        )
-
     def _penalty(self, triples: Tensor, along: Tensor) -> Tensor:
-        """What large vectors cost: by their squares, by the cubes of their numbers."""
+        """The cost of large vectors: by their squares, by the cubes of their numbers."""
         training, decoder = self.config.training, self.model.decoder
         vectors = self.model.encoder.look_up(triples[:, ::2], self.model.encoder.vectors)
         cost = training.l2 * (vectors.square().mean() + decoder.penalty(along))
@@ -326,10 +292,10 @@ def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
     return functional.softplus(-positive).mean() + functional.softplus(negative).sum(dim=1).mean()
 
 
-def choice_entropy(positive: Tensor, negative: Tensor) -> Tensor:
+def softmax_cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
     """Cross entropy of finding the true one (n,) among itself and its corruptions (n, k)."""
-    everyone = torch.cat([positive[:, None], negative], dim=1)
-    return functional.cross_entropy(everyone, torch.zeros(len(everyone), dtype=torch.int64, device=everyone.device))
+    scores = torch.cat([positive[:, None], negative], dim=1)
+    return functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.int64, device=scores.device))
 
 
-LOSSES = {"binary": cross_entropy, "softmax": choice_entropy}
+LOSSES = {"binary": cross_entropy, "softmax": softmax_cross_entropy}

@@ -60,7 +60,7 @@ from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.journal import CHECKPOINT, Journal, opened
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
 from newcomer.training.propagation import PropagationTrainer, carried_over
-from newcomer.training.runtime import check_finite, memory_in_words, settled, torch_threads
+from newcomer.training.runtime import check_finite, deterministic, memory_in_words, settled, torch_threads
 from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
 
 REHEARSED = 2  # batches

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from newcomer.models.edges import Edges
 from newcomer.models.embedding.graph_tensors import GraphTensors
-from newcomer.models.embedding.model import Negatives
 from newcomer.models.sparse import Rows
-from newcomer.models.vn.layers import Edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +32,6 @@ class View:
         heads, relations, tails = triples.unbind(dim=1)
         return torch.stack([self.places(heads), relations, self.places(tails)], dim=1)
 
-    def negatives(self, negatives: Negatives) -> Negatives:
-        """Negatives with places for their entities."""
-        return negatives._replace(entities=self.places(negatives.entities))
-
-
-def whole(graph: GraphTensors, weights: Tensor) -> View:
-    """Everything, with a weight a triple."""
-    return View(graph.edges(weights))
-
 
 def around(
     graph: GraphTensors, weights: Tensor, entities: Tensor, fanout: int, hops: int, generator: torch.Generator
@@ -54,7 +44,7 @@ def around(
         rows.append(frontier[drawn_rows])
         entries.append(drawn)
         found = torch.unique(graph.rows.columns[drawn])
-        frontier = found[~_within(reached, found)]
+        frontier = found[~torch.isin(found, reached)]
         reached = torch.cat([reached, frontier]).sort().values
     return View(_edges(graph, weights, reached, torch.cat(rows), torch.cat(entries)), reached)
 
@@ -73,17 +63,10 @@ def _draw(
     return row[first], entries[first]
 
 
-def _within(ascending: Tensor, wanted: Tensor) -> Tensor:
-    place = torch.searchsorted(ascending, wanted).clamp_max(len(ascending) - 1)
-    return ascending[place] == wanted
-
-
 def _edges(graph: GraphTensors, weights: Tensor, nodes: Tensor, rows: Tensor, entries: Tensor) -> Edges:
     """Edges (entity, entry of the graph) as rows of ``nodes``."""
-    place = torch.searchsorted(nodes, rows)
-    order = torch.argsort(place, stable=True)
+    place, order = torch.sort(torch.searchsorted(nodes, rows), stable=True)
     entries = entries[order]
-    counts = torch.bincount(place, minlength=len(nodes))
-    offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
+    offsets = torch.searchsorted(place, torch.arange(len(nodes) + 1, device=place.device))
     columns = torch.searchsorted(nodes, graph.rows.columns[entries])
     return Edges(Rows(offsets, columns, len(nodes)), graph.relations[entries], weights[graph.sources[entries]])

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.errors import OptionError, shown, unknown_name
+from newcomer.errors import unknown_name
 
 CHUNK_BYTES = 1 << 28
 TINY = 1e-12  # keeps the gradient of a root finite
@@ -34,13 +34,11 @@ class Decoder(nn.Module, ABC):
     draw on the CPU and move the module, and every machine starts from the same numbers.
     """
 
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
+    OPTIONS: ClassVar[tuple[str, ...]] = ()  # settings of the model that its constructor takes
+    is_linear = False  # whether a score is linear in the vector of the head
 
     def __init__(self, num_relations: int, dim: int, generator: torch.Generator) -> None:
         super().__init__()
-        if num_relations < 1 or dim < 1:
-            given = f"num_relations={shown(num_relations)}, dim={shown(dim)}"
-            raise OptionError(f"{given}: a decoder needs at least 1 relation and 1 dimension")
         self.num_relations, self.dim = num_relations, dim
         bound = math.sqrt(3 / dim)
         start = torch.empty(num_relations, dim, device=generator.device)
@@ -58,10 +56,6 @@ class Decoder(nn.Module, ABC):
         """
         return self.fit_candidates(self.query_vector(heads, self.relation_vectors(relations)), candidates)
 
-    def all_heads(self, tails: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
-        """Scores of candidate heads, with shapes as in ``all_tails``: the tails of the inverse relation."""
-        return self.fit_candidates(self.query_vector(tails, self.relation_vectors(relations, turned=True)), candidates)
-
     @staticmethod
     def cubes(vectors: Tensor) -> Tensor:
         """(n,): the cubed sizes of the numbers of vectors (n, dim), summed: what the nuclear 3-norm charges."""
@@ -72,14 +66,31 @@ class Decoder(nn.Module, ABC):
         """Mean squared L2 norm of relation vectors (n, dim); 0 of none."""
         return vectors.square().sum() / max(1, len(vectors))
 
-    def relation_vectors(self, relations: Tensor, turned: bool = False) -> Tensor:
-        """Vectors (n, dim) of relations in [0, 2R), or of their inverses; an id beyond the range is an IndexError."""
-        if not torch.is_grad_enabled():  # a few are looked up among many: turn those alone
+    def relation_vectors(self, relations: Tensor) -> Tensor:
+        """Vectors (n, dim) of relations in [0, 2R); an id beyond the range is an IndexError."""
+        if not torch.is_grad_enabled():  # a few are looked up among many: invert those alone
             inverse = relations >= self.num_relations
             found = functional.embedding(torch.where(inverse, relations - self.num_relations, relations), self.vectors)
-            return torch.where((inverse != turned)[:, None], self.inverse(found), found)
-        both = self.vectors, self.inverse(self.vectors)
-        return functional.embedding(relations, torch.cat(both[::-1] if turned else both))
+            return torch.where(inverse[:, None], self.inverse(found), found)
+        return functional.embedding(relations, torch.cat([self.vectors, self.inverse(self.vectors)]))
+
+    @staticmethod
+    def numbers(vectors: Tensor) -> Tensor:
+        """Vectors (n, dim) of a linear decoder as numbers, real or complex.
+
+        A query vector is the product of the head's and the relation's; inverse relations are conjugates.
+        """
+        return vectors
+
+    @staticmethod
+    def vector(numbers: Tensor) -> Tensor:
+        """The vectors of such numbers."""
+        return numbers
+
+    @classmethod
+    def identity(cls, vectors: Tensor) -> Tensor:
+        """Relation vectors of that shape under which the query vector is the head itself."""
+        return cls.vector(torch.ones_like(cls.numbers(vectors)))
 
     @staticmethod
     @abstractmethod
@@ -89,7 +100,7 @@ class Decoder(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def query_vector(heads: Tensor, vectors: Tensor) -> Tensor:
-        """What the tails should fit (n, dim), from heads (n, dim) and relation vectors (n, dim)."""
+        """(n, dim): what tails are compared with, from heads (n, dim) and relation vectors (n, dim)."""
 
     @abstractmethod
     def fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
@@ -101,21 +112,9 @@ class Decoder(nn.Module, ABC):
 
 
 class DotDecoder(Decoder):
-    """Decoders whose score is the dot product of query and tail, and whose query is a product of numbers."""
+    """Decoders whose score is the dot product of query vector and tail, and whose query vector is a product."""
 
-    @staticmethod
-    @abstractmethod
-    def numbers(vectors: Tensor) -> Tensor:
-        """Vectors (n, dim) as numbers, real or complex: asking multiplies them, inverse relations are conjugates."""
-
-    @staticmethod
-    @abstractmethod
-    def vector(numbers: Tensor) -> Tensor:
-        """The vectors of such numbers."""
-
-    def identity(self, vectors: Tensor) -> Tensor:
-        """Relation vectors of that shape under which what is asked for is the head itself."""
-        return self.vector(torch.ones_like(self.numbers(vectors)))
+    is_linear = True
 
     def fit_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         return (queries * tails).sum(dim=-1)
@@ -128,14 +127,6 @@ class DotDecoder(Decoder):
 
 class DistMult(DotDecoder):
     """score = sum of h * r * t; symmetric, so a relation and its inverse share a vector."""
-
-    @staticmethod
-    def numbers(vectors: Tensor) -> Tensor:
-        return vectors
-
-    @staticmethod
-    def vector(numbers: Tensor) -> Tensor:
-        return numbers
 
     @staticmethod
     def inverse(vectors: Tensor) -> Tensor:
@@ -152,11 +143,6 @@ class ComplEx(DotDecoder):
     A vector holds the real parts in its first half and the imaginary parts in its second; the real part of
     q * conj(t) is then the plain dot product of q and t.
     """
-
-    def __init__(self, num_relations: int, dim: int, generator: torch.Generator) -> None:
-        if dim % 2:
-            raise OptionError(f"dim={shown(dim)}: complex needs an even dim, half of it real and half imaginary parts")
-        super().__init__(num_relations, dim, generator)
 
     @staticmethod
     def numbers(vectors: Tensor) -> Tensor:
@@ -192,25 +178,18 @@ class TransE(Decoder):
 
     Differences of all queries to all candidates, (n, m, dim), are never held at once: ``cdist`` keeps its operands
     and its result only, but on a GPU its backward pass spreads the differences out, so it is called on tiles whose
-    differences fit in ``chunk_bytes``.
+    differences fit in ``CHUNK_BYTES``.
     """
 
-    OPTIONS = ("gamma", "chunk_bytes")
+    OPTIONS = ("gamma",)
 
-    def __init__(
-        self,
-        num_relations: int,
-        dim: int,
-        generator: torch.Generator,
-        gamma: float = 12.0,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> None:
-        if not math.isfinite(gamma):
-            raise OptionError(f"gamma={shown(gamma)}: the offset of transe must be a finite number")
-        if chunk_bytes < 1:
-            raise OptionError(f"chunk_bytes={shown(chunk_bytes)}: transe needs at least 1 byte to work in")
+    def __init__(self, num_relations: int, dim: int, generator: torch.Generator, gamma: float = 12.0) -> None:
         super().__init__(num_relations, dim, generator)
-        self.gamma, self.chunk_bytes = gamma, chunk_bytes
+        self.gamma = gamma
+
+    @classmethod
+    def identity(cls, vectors: Tensor) -> Tensor:
+        return torch.zeros_like(vectors)
 
     @staticmethod
     def inverse(vectors: Tensor) -> Tensor:
@@ -224,7 +203,7 @@ class TransE(Decoder):
         return self.gamma - (queries - tails).abs().sum(dim=-1)
 
     def fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        pairs = max(1, self.chunk_bytes // (self.dim * queries.element_size()))
+        pairs = max(1, CHUNK_BYTES // (self.dim * queries.element_size()))
         width = max(1, min(pairs, candidates.shape[-2]))
         bands = [self._band(queries, part, max(1, pairs // width)) for part in torch.split(candidates, width, dim=-2)]
         return self.gamma - torch.cat(bands, dim=-1)
@@ -238,18 +217,11 @@ class TransE(Decoder):
         return torch.cat([torch.cdist(some, candidates, p=1.0) for some in torch.split(queries, height)])
 
 
-def make_decoder(
-    name: str, num_relations: int, dim: int, generator: torch.Generator, **options: float | int
-) -> Decoder:
+def make_decoder(name: str, num_relations: int, dim: int, generator: torch.Generator, **options: float) -> Decoder:
     """The decoder of that name, with fresh vectors for ``num_relations`` relations (inverses not counted)."""
     if name not in DECODERS:
         raise unknown_name("decoder", name, DECODERS)
-    decoder = DECODERS[name]
-    for option in options:
-        if option not in decoder.OPTIONS:
-            known = ", ".join(decoder.OPTIONS) or "none"
-            raise OptionError(f"decoder {name!r} has no option {shown(option)}; its options: {known}")
-    return decoder(num_relations, dim, generator, **options)
+    return DECODERS[name](num_relations, dim, generator, **options)
 
 
 DECODERS: dict[str, type[Decoder]] = {

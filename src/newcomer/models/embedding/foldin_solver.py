@@ -1,13 +1,14 @@
-"""The descent that folds a newcomer in, and many newcomers at once, for devices where single small products are slow.
+"""The solver behind fold-in, for one newcomer or for many at once.
 
-The tables of many are padded to the next power of two: facts by relation, (newcomers, m), and neighbours,
-(newcomers, n). Sums over facts are made on the processor in a fixed order, so that a seed gives the same bits.
+A newcomer alone is solved for by arrays of numpy, which begin small products sooner. Many at once are for devices where
+single small products are slow: their tables are padded to the next power of two, facts by relation, (newcomers, m), and
+neighbours, (newcomers, n). Sums over facts are made on the CPU in a fixed order, so that a seed gives the same bits.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,129 +17,167 @@ from torch import Tensor
 
 from newcomer.models.embedding.decoders import Decoder
 
-CALLS = 18  # of the cost, at most, to find its minimum
-CLOSE = 1e-3  # the share of the first slope at which one is near enough
-KEPT = 5  # steps that tell how a cost bends
-ENOUGH = 1e-4  # share of the promised fall that a step must bring
-SHORTER = 0.4  # than a step that did not
+RIDGE = 0.1
+MAX_CALLS = 18  # of the cost, to find its minimum
+TOLERANCE = 1e-3  # the share of the first gradient's length at which a point is near enough
+HISTORY = 5  # steps that tell the curvature of a cost
+MIN_DECREASE = 1e-4  # share of the promised decrease that a step must bring
+BACKTRACKING = 0.4  # factor of the length of a step that did not
 ROUNDING = 1e-6  # share of a cost that is noise
-MOST = 1 << 26  # numbers in the largest table of many
+MAX_NUMBERS = 1 << 26  # in the largest table of many
 
 
-Point = npt.NDArray[np.floating]
-OneCost = Callable[[Point], tuple[float, Point]]  # of a point (d,): what it costs, and the slope (d,)
-Cost = Callable[[Tensor], tuple[Tensor, Tensor]]  # of points (b, d): what each costs (b,), and the slopes (b, d)
+Array = npt.NDArray[Any]
+Cost = Callable[[Any], tuple[Any, Any]]  # of points: what they cost, and the gradient
+
+
+class Arithmetic(NamedTuple):
+    """What a descent calculates with."""
+
+    dot: Callable[[Any, Any], Any]
+    norm: Callable[[Any], Any]
+    plus: Callable[[Any, Any, Any], Any]  # points and so many times the directions
+    choose: Callable[[Any, Any, Any], Any]
+    any: Callable[[Any], Any]
+
+
+# One point is an array (d,) of numpy, and numbers are floats; many are a tensor (b, d), and numbers tensors (b, 1).
+ONE_POINT = Arithmetic(
+    lambda one, other: float(one @ other),
+    lambda point: float(np.linalg.norm(point)),
+    lambda point, factor, direction: point + factor * direction,
+    lambda condition, first, second: first if condition else second,
+    bool,
+)
+MANY_POINTS = Arithmetic(
+    lambda one, other: (one * other).sum(dim=1, keepdim=True),
+    lambda points: points.norm(dim=1, keepdim=True),
+    torch.addcmul,
+    torch.where,
+    torch.any,
+)
 
 
 class _Step(NamedTuple):
-    moved: Tensor  # (b, d)
-    bent: Tensor  # (b, d): how the slope changed
-    scale: Tensor  # (b, 1): one by the product of both; 0 of those that stayed
+    moved: Any
+    bent: Any  # how the gradient changed
+    scale: Any  # one by the product of both; 0 where the point stayed
 
 
-def descend(cost: Cost, start: Tensor) -> Tensor:
-    """The minima of strictly convex costs, one a row of ``start`` (b, d), by limited-memory BFGS."""
+def descend(cost: Cost, start: Any, by: Arithmetic) -> Any:
+    """The minima of strictly convex costs, one for each point of ``start``, by limited-memory BFGS."""
+    dot, norm, choose = by.dot, by.norm, by.choose
     points = start
-    values, slopes = cost(points)
-    near = CLOSE * slopes.norm(dim=1)
-    steps: deque[_Step] = deque(maxlen=KEPT)
-    ways, lengths, sizes = -slopes / slopes.norm(dim=1, keepdim=True).clamp_min(1e-12), torch.ones_like(values), None
-    for _ in range(CALLS - 1):
-        open_ones = slopes.norm(dim=1) > near
-        if not bool(open_ones.any()):
+    values, gradients = cost(points)
+    steep = norm(gradients)
+    steps: deque[_Step] = deque(maxlen=HISTORY)
+    directions = -gradients / (steep + (steep == 0))
+    lengths = curvatures = steep * 0 + 1.0
+    for _ in range(MAX_CALLS - 1):
+        unfinished = norm(gradients) > TOLERANCE * steep
+        if not by.any(unfinished):
             break
-        tried = torch.addcmul(points, ways, lengths[:, None])
+        tried = by.plus(points, lengths, directions)
         reached, there = cost(tried)
-        allowed = values + ENOUGH * lengths * _dots(ways, slopes)[:, 0] + ROUNDING * values.abs()
-        better = open_ones & (reached <= allowed)
-        go = better[:, None]
-        moved, bent = torch.where(go, tried - points, 0.0), torch.where(go, there - slopes, 0.0)
-        product = _dots(moved, bent)
-        steps.append(_Step(moved, bent, torch.where(go, 1 / product, 0.0)))
-        curve = product / _dots(bent, bent)
-        sizes = curve if sizes is None else torch.where(go, curve, sizes)
-        points, slopes = torch.where(go, tried, points), torch.where(go, there, slopes)
-        values = torch.where(better, reached, values)
-        ways = torch.where(go, _downhill(slopes, steps, sizes), ways)
-        lengths = torch.where(better, 1.0, lengths * SHORTER)
+        allowed = values + MIN_DECREASE * lengths * dot(directions, gradients) + ROUNDING * abs(values)
+        go = unfinished & (reached <= allowed)
+        moved, bent = choose(go, tried - points, gradients), choose(go, there - gradients, gradients)
+        product = dot(moved, bent)
+        steps.append(_Step(moved, bent, choose(go, 1 / product, 0.0)))
+        curvatures = choose(go, product / dot(bent, bent), curvatures)
+        points, gradients = choose(go, tried, points), choose(go, there, gradients)
+        values, lengths = choose(go, reached, values), choose(go, 1.0, lengths * BACKTRACKING)
+        directions = choose(go, _downhill(gradients, steps, curvatures, by), directions)
     return points
 
 
-class _OneStep(NamedTuple):
-    moved: Point
-    bent: Point
-    scale: float
-
-
-def descend_one(cost: OneCost, start: Point) -> Point:
-    """As `descend`, from one point (d,): a hundred small steps of arithmetic, which arrays of numpy take faster."""
-    point = start
-    value, slope = cost(point)
-    steep = float(np.linalg.norm(slope))
-    near, steps = CLOSE * steep, deque[_OneStep](maxlen=KEPT)
-    way, length, size = -slope / max(steep, 1e-12), 1.0, 1.0
-    for _ in range(CALLS - 1):
-        if not float(np.linalg.norm(slope)) > near:
-            break
-        tried = point + length * way
-        reached, there = cost(tried)
-        if not reached <= value + ENOUGH * length * float(way @ slope) + ROUNDING * abs(value):
-            steps.append(_OneStep(slope, slope, 0.0))  # counts as a step, as it does among many
-            length *= SHORTER
-            continue
-        moved, bent = tried - point, there - slope
-        product = float(moved @ bent)
-        steps.append(_OneStep(moved, bent, 1 / product))
-        size = product / float(bent @ bent)
-        point, value, slope, length = tried, reached, there, 1.0
-        way = _downhill_one(slope, steps, size)
-    return point
-
-
-def _downhill_one(slope: Point, steps: deque[_OneStep], size: float) -> Point:
-    way, along = -slope, []
+def _downhill(gradients: Any, steps: deque[_Step], curvatures: Any, by: Arithmetic) -> Any:
+    """The directions to the minima, if the costs bend everywhere as they did along the last steps."""
+    directions, along = -gradients, []
     for moved, bent, scale in reversed(steps):
-        along.append(scale * float(moved @ way))
-        way -= along[-1] * bent
-    way *= size
+        along.append(scale * by.dot(moved, directions))
+        directions = by.plus(directions, -along[-1], bent)
+    directions = directions * curvatures
     for (moved, bent, scale), share in zip(steps, reversed(along), strict=True):
-        way += (share - scale * float(bent @ way)) * moved
-    return way
+        directions = by.plus(directions, share - scale * by.dot(bent, directions), moved)
+    return directions
 
 
-def _downhill(slopes: Tensor, steps: deque[_Step], sizes: Tensor) -> Tensor:
-    """(b, d): the ways to the minima, if the costs bend everywhere as they did along the last steps."""
-    ways, along = -slopes, []
-    for moved, bent, scale in reversed(steps):
-        along.append(scale * _dots(moved, ways))
-        ways = torch.addcmul(ways, along[-1], bent, value=-1)
-    ways = ways * sizes
-    for (moved, bent, scale), share in zip(steps, reversed(along), strict=True):
-        ways = torch.addcmul(ways, share - scale * _dots(bent, ways), moved)
-    return ways
+class Problem(NamedTuple):
+    """What all newcomers have in common: the decoder, and negatives (k, d) with what is added to their scores (k,)."""
+
+    decoder: Decoder
+    negatives: Tensor
+    log_weights: Tensor
 
 
-def _dots(one: Tensor, other: Tensor) -> Tensor:
-    """(b, 1): the products of the rows."""
-    return (one * other).sum(dim=1, keepdim=True)
+class Facts(NamedTuple):
+    """The facts of one newcomer, by relation."""
+
+    relations: Tensor  # (m, d): the decoder's vectors
+    weights: Tensor  # (m,): of all facts with the relation
+    tails: Tensor  # (m, d): the sum of their weighted tails
+    neighbors: Tensor  # (n, d): the tails of all relations, each once
 
 
-class Heard(NamedTuple):
-    """The facts of newcomers that are heard, ascending by newcomer, relation and neighbour; on the processor."""
+def candidates_of(problem: Problem, facts: Facts) -> tuple[Tensor, Tensor]:
+    """The negatives and a newcomer's neighbours, and what is added to their scores."""
+    log_weights = torch.cat([problem.log_weights, problem.log_weights.new_zeros(len(facts.neighbors))])
+    return torch.cat([problem.negatives, facts.neighbors]), log_weights
+
+
+def solve_one(problem: Problem, facts: Facts) -> Tensor:
+    """(d,): the vector of one newcomer, on the CPU.
+
+    Vectors are taken as numbers, of which a query vector is a product; in scores they count as pairs of real ones.
+    """
+    decoder, (candidates, log_weights) = problem.decoder, candidates_of(problem, facts)
+    relations, others = decoder.numbers(facts.relations), _flat(decoder.numbers(candidates))
+    stated_tails, weights = decoder.numbers(facts.tails).numpy(), facts.weights.numpy()
+    along, inverse = relations.numpy(), relations.conj().resolve_conj().numpy()
+    stated = _real((stated_tails * inverse).sum(axis=0))
+    queries, expected = np.empty_like(along), np.empty_like(along)
+    real_queries, real_expected = torch.from_numpy(_real(queries)), torch.from_numpy(_real(expected))
+    scores = others.new_empty(len(relations), len(others))
+
+    def cost(point: Array) -> tuple[float, Array]:
+        # Large products by torch, on as many threads as it may use; what is small by numpy, which begins sooner.
+        np.multiply(point.view(along.dtype), along, out=queries)
+        torch.addmm(log_weights, real_queries, others.T, out=scores)
+        top = scores.amax(dim=1)
+        total = scores.sub_(top[:, None]).exp_().sum(dim=1).numpy()
+        torch.mm(scores, others, out=real_expected)
+        np.multiply(expected, (weights / total)[:, None], out=expected)
+        np.multiply(expected, inverse, out=expected)
+        gradient = _real(expected.sum(axis=0)) - stated + 2 * RIDGE * point
+        unlikely = float(weights @ (np.log(total) + top.numpy())) - float(point @ stated)
+        return unlikely + RIDGE * float(point @ point), gradient
+
+    found = torch.from_numpy(descend(cost, np.zeros_like(stated), ONE_POINT))
+    return decoder.vector(found.view(relations.dtype))
+
+
+def _flat(numbers: Tensor) -> Tensor:
+    """Numbers, real or complex, as real ones in the same place."""
+    return torch.view_as_real(numbers).flatten(-2) if numbers.is_complex() else numbers
+
+
+def _real(numbers: Array) -> Array:
+    """The same for arrays of numpy."""
+    return numbers.view(numbers.real.dtype)
+
+
+class UsedFacts(NamedTuple):
+    """Facts of newcomers, ascending by newcomer, relation and neighbour; on the CPU."""
 
     newcomers: Tensor
     relations: Tensor
     columns: Tensor
     weights: Tensor
 
-
-class Problem(NamedTuple):
-    """What is asked of all newcomers alike: the rivals (k, d) with their excess (k,), and the cost of length."""
-
-    decoder: Decoder
-    rivals: Tensor
-    excess: Tensor
-    ridge: float
+    def where(self, mask: Tensor) -> "UsedFacts":
+        """Those under a mask."""
+        return UsedFacts(*(column[mask] for column in self))
 
 
 class _Table(NamedTuple):
@@ -150,59 +189,52 @@ class _Table(NamedTuple):
     padding: Tensor  # (b, 1, n): 0, or minus infinity where padded
 
 
-def solve_all(problem: Problem, heard: Heard, vectors: Tensor, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Who is solved for together, and their vectors; ``vectors`` are those that columns name."""
-    for table in _tables(problem, heard, vectors, device):
-        turned = problem.decoder.inverse(table.relations)
-        start = torch.zeros_like(table.tails[:, 0])
-        found = descend(partial(_cost, problem, table, turned), start)
-        yield table.newcomers, found.cpu()
+def solve_all(
+    problem: Problem, facts: UsedFacts, vectors: Tensor, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Newcomers that are solved for together, and their vectors; ``vectors`` are those that columns name."""
+    for table in _tables(problem, facts, vectors, device):
+        cost = partial(_cost, problem, table, problem.decoder.inverse(table.relations))
+        yield table.newcomers, descend(cost, torch.zeros_like(table.tails[:, 0]), MANY_POINTS).cpu()
 
 
-def _cost(problem: Problem, table: _Table, turned: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    asked = problem.decoder.query_vector(vectors[:, None].expand_as(table.relations), table.relations)
-    rivals = asked @ problem.rivals.T + problem.excess
-    scores = torch.cat([rivals, asked @ table.neighbors.mT + table.padding], dim=2)
+def _cost(problem: Problem, table: _Table, inverse: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    queries = problem.decoder.query_vector(vectors[:, None].expand_as(table.relations), table.relations)
+    of_negatives = queries @ problem.negatives.T + problem.log_weights
+    scores = torch.cat([of_negatives, queries @ table.neighbors.mT + table.padding], dim=2)
     total = torch.logsumexp(scores, dim=2, keepdim=True)
-    of_rivals, of_neighbors = torch.exp(scores - total).tensor_split([rivals.shape[2]], dim=2)
-    expected = of_rivals @ problem.rivals + of_neighbors @ table.neighbors
-    unlikely = (table.weights * total).sum(dim=(1, 2)) - (asked * table.tails).sum(dim=(1, 2))
-    pulled = problem.decoder.query_vector(table.weights * expected - table.tails, turned)
-    values = unlikely + problem.ridge * vectors.square().sum(dim=1)
-    return values, torch.add(pulled.sum(dim=1), vectors, alpha=2 * problem.ridge)
+    negatives, neighbors = torch.exp(scores - total).tensor_split([of_negatives.shape[2]], dim=2)
+    expected = negatives @ problem.negatives + neighbors @ table.neighbors
+    unlikely = (table.weights * total).sum(dim=(1, 2)) - (queries * table.tails).sum(dim=(1, 2))
+    gradients = problem.decoder.query_vector(table.weights * expected - table.tails, inverse)
+    values = unlikely + RIDGE * vectors.square().sum(dim=1)
+    return values[:, None], torch.add(gradients.sum(dim=1), vectors, alpha=2 * RIDGE)
 
 
-def _tables(problem: Problem, heard: Heard, vectors: Tensor, device: torch.device) -> Iterator[_Table]:
+def _tables(problem: Problem, facts: UsedFacts, vectors: Tensor, device: torch.device) -> Iterator[_Table]:
     """The newcomers in tables of those with about as many relations and neighbours."""
-    kinds = 2 * problem.decoder.num_relations
-    pairs, of_pair = torch.unique_consecutive(heard.newcomers * kinds + heard.relations, return_inverse=True)
-    ties = torch.unique(heard.newcomers * len(vectors) + heard.columns)
-    dim = vectors.shape[1]
-    tails = vectors.new_zeros(len(pairs), dim).index_add_(0, of_pair, vectors[heard.columns] * heard.weights[:, None])
-    weights = vectors.new_zeros(len(pairs)).index_add_(0, of_pair, heard.weights)
-    along = problem.decoder.relation_vectors(torch.arange(kinds, device=problem.rivals.device)).detach().cpu()
-    everyone = torch.unique_consecutive(heard.newcomers)
-    first_pair, num_pairs = _spans(pairs // kinds, everyone)
-    first_tie, num_ties = _spans(ties // len(vectors), everyone)
-    size = _rounded(num_pairs) * (1 << 20) + _rounded(num_ties)
+    kinds, dim = 2 * problem.decoder.num_relations, vectors.shape[1]
+    pairs, of_pair = torch.unique_consecutive(facts.newcomers * kinds + facts.relations, return_inverse=True)
+    links = torch.unique(facts.newcomers * len(vectors) + facts.columns)
+    tails = vectors.new_zeros(len(pairs), dim).index_add_(0, of_pair, vectors[facts.columns] * facts.weights[:, None])
+    weights = vectors.new_zeros(len(pairs)).index_add_(0, of_pair, facts.weights)
+    along = problem.decoder.relation_vectors(torch.arange(kinds, device=problem.negatives.device)).detach().cpu()
+    newcomers, num_pairs = torch.unique_consecutive(pairs // kinds, return_counts=True)
+    num_links = torch.unique_consecutive(links // len(vectors), return_counts=True)[1]
+    first_pair, first_link = (torch.cumsum(count, 0) - count for count in (num_pairs, num_links))
+    size = _rounded(num_pairs) * (1 << 20) + _rounded(num_links)
     for kind in torch.unique(size).tolist():
         m, n = kind >> 20, kind & ((1 << 20) - 1)
         members = torch.nonzero(size == kind)[:, 0]
-        at_once = max(1, MOST // (m * (len(problem.rivals) + n) + (m + n) * dim))
-        for part in members.tensor_split(tuple(range(at_once, len(members), at_once))):
+        at_once = max(1, MAX_NUMBERS // (m * (len(problem.negatives) + n) + (m + n) * dim))
+        for part in torch.split(members, at_once):
             pair, has_pair = _places(first_pair[part], num_pairs[part], m)
-            tie, has_tie = _places(first_tie[part], num_ties[part], n)
-            near = vectors[ties[tie] % len(vectors)] * has_tie[..., None]
-            padding = vectors.new_zeros(len(part), 1, n).masked_fill(~has_tie[:, None], -torch.inf)
+            link, has_link = _places(first_link[part], num_links[part], n)
+            near = vectors[links[link] % len(vectors)] * has_link[..., None]
+            padding = vectors.new_zeros(len(part), 1, n).masked_fill(~has_link[:, None], -torch.inf)
             mine = has_pair[..., None]
             columns = along[pairs[pair] % kinds], weights[pair][..., None] * mine, tails[pair] * mine, near, padding
-            yield _Table(everyone[part], *(column.to(device) for column in columns))
-
-
-def _spans(owners: Tensor, everyone: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the entries of each begin in ascending ``owners``, and how many they are."""
-    first = torch.searchsorted(owners, everyone)
-    return first, torch.searchsorted(owners, everyone, right=True) - first
+            yield _Table(newcomers[part], *(column.to(device) for column in columns))
 
 
 def _rounded(sizes: Tensor) -> Tensor:

@@ -14,25 +14,18 @@ import torch
 from torch import Tensor
 
 from newcomer.graph import Graph, Ids, TripleArray, concatenate
+from newcomer.models.edges import Edges
 from newcomer.models.sparse import Rows, single_rows
-from newcomer.models.vn.layers import Edges
 from newcomer.models.vn.soft_labels import grounding_support
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 PREMISES = 3
+Numbers = npt.NDArray[np.int64]
+Strengths = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Groundings:
-    """Why virtual triples are believed: where each one's begin, confidence, premises (-1 where there are fewer)."""
-
-    offsets: Tensor  # (virtual + 1,)
-    confidence: Tensor  # (groundings,)
-    premises: Tensor  # (groundings, 3, 3)
-
-
-class Grounds(NamedTuple):
-    """The groundings of some virtual triples: a row a triple, whose entries are groundings of three premises each."""
+class Groundings(NamedTuple):
+    """The groundings of virtual triples: a row a triple, whose entries are groundings of three premises each."""
 
     rows: Rows
     confidence: Tensor  # (groundings,)
@@ -40,18 +33,17 @@ class Grounds(NamedTuple):
     absent: Tensor  # (groundings, 3) where there are fewer premises: the first one stands there again
 
     def support(self, truths: Tensor) -> Tensor:
-        """(n,): the confidences of each triple's groundings, as true as their premises (3 * groundings,), summed."""
-        return grounding_support(
-            self.rows, self.confidence, truths.reshape(self.absent.shape).masked_fill(self.absent, 1.0)
-        )
+        """(n,): `grounding_support` of each triple, with the truths of the premises (3 * groundings,)."""
+        known = truths.reshape(self.absent.shape).masked_fill(self.absent, 1.0)
+        return grounding_support(self.rows, self.confidence, known)
 
 
 @dataclass(frozen=True)
 class GraphTensors:
-    """Triples, the edges they make, and what rests on what.
+    """Triples, the edges they make, and which are inferred from which.
 
     Triples are numbered facts first, then virtual ones; ``sources`` gives each edge's number. ``dependents`` lists for
-    each fact the virtual triples that some grounding infers from it: they must go when the fact is hidden.
+    each fact the virtual triples that some grounding infers from it: they are hidden with the fact.
     """
 
     num_entities: int
@@ -78,25 +70,14 @@ class GraphTensors:
         distinct: Tensor = torch.unique(torch.cat([self.virtual[virtual], self.grounds(virtual).premises])[:, ::2])
         return distinct
 
-    def groundings_of(self, virtual: Tensor) -> tuple[Rows, Tensor]:
-        """The groundings of these virtual triples: a row a triple, and which each of the rows' entries is."""
-        return self._by_conclusion.pick(virtual)
-
-    def grounds(self, virtual: Tensor) -> Grounds:
-        """Why these virtual triples are believed."""
-        rows, chosen = self.groundings_of(virtual)
-        premises = self.groundings.premises[chosen]
-        absent = premises[:, :, 1] < 0
-        filled = torch.where(absent[:, :, None], premises[:, :1], premises)
-        return Grounds(rows, self.groundings.confidence[chosen], filled.reshape(-1, 3), absent)
-
-    @cached_property
-    def _by_conclusion(self) -> Rows:
-        every = torch.arange(len(self.groundings.confidence), device=self.virtual.device)
-        return Rows(self.groundings.offsets, every, len(every))
+    def grounds(self, virtual: Tensor) -> Groundings:
+        """The groundings of these virtual triples."""
+        rows, chosen = self.groundings.rows.pick(virtual)
+        premises = self.groundings.premises.reshape(-1, PREMISES, 3)[chosen].reshape(-1, 3)
+        return Groundings(rows, self.groundings.confidence[chosen], premises, self.groundings.absent[chosen])
 
     def between(self, facts: Tensor) -> Tensor:
-        """All facts that tie the same two entities as one of these, themselves included."""
+        """All facts between the same two entities as one of these, themselves included."""
         number, members = self._pairs
         _, found = members.pick(number[facts])
         return members.columns[found]
@@ -122,9 +103,9 @@ def build_graph_tensors(
 ) -> GraphTensors:
     """The edges of entities ``0..num_entities``: all facts of the graph and the virtual triples among them."""
     facts = graph.triples
-    kept, groundings = _within(virtual, num_entities)
+    kept, counts, confidence, premises = _within(virtual, num_entities)
     rows, relations, sources = _edges(concatenate([facts, kept]), num_entities, graph.num_relations, device)
-    numbers = _fact_numbers(graph, groundings.premises.reshape(-1, 3)).reshape(-1, PREMISES)
+    numbers = _fact_numbers(graph, premises.reshape(-1, 3))
     return GraphTensors(
         num_entities,
         graph.num_relations,
@@ -133,56 +114,44 @@ def build_graph_tensors(
         rows,
         relations,
         sources,
-        Groundings(
-            _tensor(groundings.offsets, device),
-            torch.tensor(groundings.confidence, dtype=torch.float32, device=device),
-            _tensor(groundings.premises, device),
-        ),
-        _dependents(numbers, groundings.rows, len(facts), len(kept), device),
+        _groundings(counts, confidence, premises, device),
+        _dependents(numbers, counts, len(facts), device),
     )
 
 
-@dataclass(frozen=True)
-class _Grounded:
-    rows: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    confidence: npt.NDArray[np.float64]
-    premises: Ids
+def _groundings(counts: Numbers, confidence: Strengths, premises: Ids, device: torch.device) -> Groundings:
+    offsets, every = np.concatenate([[0], np.cumsum(counts)]), np.arange(len(confidence))
+    rows = Rows(_tensor(offsets, device), _tensor(every, device), len(every))
+    absent = premises[:, :, 1] < 0
+    filled = np.where(absent[:, :, None], premises[:, :1], premises).reshape(-1, 3)
+    confidences = torch.tensor(confidence, dtype=torch.float32, device=device)
+    return Groundings(rows, confidences, _tensor(filled, device), torch.from_numpy(absent).to(device))
 
 
-def _within(virtual: VirtualNeighbors | None, num_entities: int) -> tuple[TripleArray, _Grounded]:
-    """The virtual triples both of whose ends are among the first entities, with their groundings."""
-    if virtual is None or len(virtual) == 0:
-        none = np.empty(0, dtype=np.int64)
-        return TripleArray.empty(), _Grounded(
-            none, np.zeros(1, np.int64), none.astype(float), np.empty((0, 3, 3), np.int32)
-        )
-    triples = virtual.triples
+def _within(virtual: VirtualNeighbors | None, num_entities: int) -> tuple[TripleArray, Numbers, Strengths, Ids]:
+    """The virtual triples between the first entities; how many groundings each has, their confidence and premises."""
+    if virtual is None:
+        return TripleArray.empty(), np.empty(0, np.int64), np.empty(0), np.empty((0, PREMISES, 3), np.int32)
+    triples, counts = virtual.triples, np.diff(virtual.offsets)
     keep = (triples.heads < num_entities) & (triples.tails < num_entities)
-    counts = virtual.grounding_counts
     chosen = np.repeat(keep, counts)
-    rows = np.repeat(np.arange(int(keep.sum())), counts[keep])
-    offsets = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int64)
-    grounded = _Grounded(rows, offsets, virtual.grounding_strength[chosen], virtual.premises[chosen])
-    return triples.take(keep), grounded
+    return triples.take(keep), counts[keep], virtual.grounding_strength[chosen], virtual.premises[chosen]
 
 
 def _edges(
     triples: TripleArray, num_entities: int, num_relations: int, device: torch.device
 ) -> tuple[Rows, Tensor, Tensor]:
     """Each triple as an edge of its head and, inverted, of its tail, sorted by row, relation, column."""
-    numbers = np.arange(len(triples))
     row = np.concatenate([triples.heads, triples.tails])
     relation = np.concatenate([triples.relations, triples.relations + num_relations])
     column = np.concatenate([triples.tails, triples.heads])
     order = np.lexsort((column, relation, row))
-    offsets = np.zeros(num_entities + 1, dtype=np.int64)
-    np.cumsum(np.bincount(row, minlength=num_entities), out=offsets[1:])
+    offsets = np.searchsorted(row[order], np.arange(num_entities + 1))
     rows = Rows(_tensor(offsets, device), _tensor(column[order], device), num_entities)
-    return rows, _tensor(relation[order], device), _tensor(np.concatenate([numbers, numbers])[order], device)
+    return rows, _tensor(relation[order], device), _tensor(order % max(len(triples), 1), device)
 
 
-def _fact_numbers(graph: Graph, triples: Ids) -> npt.NDArray[np.int64]:
+def _fact_numbers(graph: Graph, triples: Ids) -> Numbers:
     """The number of each triple among the graph's facts; -1 where it is none."""
     facts, size = graph.triples, graph.num_entities
     keys = (facts.heads.astype(np.int64) * graph.num_relations + facts.relations) * size + facts.tails
@@ -193,20 +162,13 @@ def _fact_numbers(graph: Graph, triples: Ids) -> npt.NDArray[np.int64]:
     return np.where((keys[place] == wanted) & (triples[:, 1] >= 0), place, -1)
 
 
-def _dependents(
-    premise_numbers: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    num_facts: int,
-    num_virtual: int,
-    device: torch.device,
-) -> Rows:
-    fact = premise_numbers.reshape(-1)
-    conclusion = np.repeat(rows, PREMISES)
-    pairs = np.unique(fact[fact >= 0] * max(num_virtual, 1) + conclusion[fact >= 0])
-    fact, conclusion = pairs // max(num_virtual, 1), pairs % max(num_virtual, 1)
-    offsets = np.zeros(num_facts + 1, dtype=np.int64)
-    np.cumsum(np.bincount(fact, minlength=num_facts), out=offsets[1:])
-    return Rows(_tensor(offsets, device), _tensor(conclusion, device), max(num_virtual, 1))
+def _dependents(premise_numbers: Numbers, counts: Numbers, num_facts: int, device: torch.device) -> Rows:
+    """For each fact the virtual triples inferred from it, each of which has that many groundings."""
+    width, stated = max(len(counts), 1), premise_numbers >= 0
+    conclusions = np.repeat(np.arange(len(counts)), PREMISES * counts)
+    pairs = np.unique(premise_numbers[stated] * width + conclusions[stated])
+    offsets = np.searchsorted(pairs, np.arange(num_facts + 1) * width)
+    return Rows(_tensor(offsets, device), _tensor(pairs % width, device), width)
 
 
 def _tensor(array: npt.NDArray[np.integer], device: torch.device) -> Tensor:

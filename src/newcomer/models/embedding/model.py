@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from newcomer.models.embedding.decoders import Decoder
-from newcomer.models.embedding.encoders import Encoder, States
+from newcomer.models.embedding.encoder import Encoder, States
 from newcomer.models.sparse import distinct
 
 
 class Negatives(NamedTuple):
-    """Entities to replace tails with: those asked the same relation share theirs, which are then embedded once."""
+    """Entities to replace tails with: triples of one relation share theirs, which are then embedded once."""
 
     relations: Tensor  # (groups,) oriented
     entities: Tensor  # (groups, k)
@@ -37,8 +37,8 @@ class Negatives(NamedTuple):
 class Model(nn.Module):
     """Head ``h`` of (h, r, t) is embedded for query r, and tail ``t`` for the inverse of r.
 
-    With ``answers_by_input`` an entity is an answer by its input vector, one that has none by what it is when nothing
-    is asked: so a question is compared with everyone at the cost of a product, and "that very neighbour" is an answer
+    With ``answers_by_input`` an entity is an answer by its input vector, or, if it has none, by its vector without a
+    query: so a query is compared with all entities at the cost of a product, and "that very neighbour" is an answer
     that an encoder can give.
     """
 
@@ -46,13 +46,17 @@ class Model(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
-        encoder.meet(decoder)
+        encoder.attach(decoder)
         self.answers_by_input = answers_by_input
         self.num_relations = encoder.num_relations
 
     def inverse(self, relations: Tensor) -> Tensor:
         """The oriented ids of the inverses."""
         return (relations + self.num_relations) % (2 * self.num_relations)
+
+    def inverted(self, triples: Tensor) -> Tensor:
+        """(n, 3): the same statements by the inverse relations."""
+        return torch.stack([triples[:, 2], self.inverse(triples[:, 1]), triples[:, 0]], dim=1)
 
     def answers(self, states: States, entities: Tensor, relations: Tensor) -> Tensor:
         """(n, d): vectors of ``entities`` as tails of ``relations``."""
@@ -61,41 +65,32 @@ class Model(nn.Module):
         vectors = self.encoder.look_up(entities, states.layers[0])
         if states.newcomers == 0:
             return vectors
-        arrived = torch.nonzero(entities >= len(states.layers[0]) - states.newcomers)[:, 0]
+        arrived = torch.nonzero(entities >= states.num_seen)[:, 0]
         return vectors.index_copy(0, arrived, self.encoder.plain(states, entities[arrived]))
 
     def scores(self, states: States, triples: Tensor) -> Tensor:
         """(n,): scores of triples (n, 3) with oriented relations."""
         if self.answers_by_input:
-            heads, relations, tails = self.oriented(triples, len(states.layers[0]) - states.newcomers).unbind(dim=1)
+            heads, relations, tails = self.oriented(triples, states.num_seen).unbind(dim=1)
             of_heads = self.encoder.embed(states, heads, relations)
             return self.decoder.triples(of_heads, relations, self.answers(states, tails, relations))
-        of_heads, of_tails = self._embed_all(states, self._ends(triples), self._queries(triples))
+        of_heads, of_tails = self._embed_ends(states, triples)
         return self.decoder.triples(of_heads, triples[:, 1], of_tails)
 
-    @staticmethod
-    def _ends(triples: Tensor) -> tuple[Tensor, Tensor]:
-        return triples[:, 0], triples[:, 2]
-
-    def _queries(self, triples: Tensor) -> tuple[Tensor, Tensor]:
-        """What the ends of triples are asked."""
-        return triples[:, 1], self.inverse(triples[:, 1])
-
-    def _embed_all(
-        self, states: States, entities: tuple[Tensor, ...], queries: tuple[Tensor, ...]
-    ) -> tuple[Tensor, ...]:
-        """Vectors of several lists of entities and what they are asked, for each list."""
+    def _embed_ends(self, states: States, triples: Tensor, *others: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+        """Vectors of heads and of tails, each for the triple's relation, and of other (entities, queries)."""
+        heads, relations, tails = triples.unbind(dim=1)
+        entities, queries = zip((heads, relations), (tails, self.inverse(relations)), *others, strict=True)
         vectors = self.encoder.embed(states, torch.cat(entities), torch.cat(queries))
         return torch.split(vectors, [len(part) for part in entities])
 
     def oriented(self, triples: Tensor, seen: int) -> Tensor:
-        """Triples turned round where only the tail is no longer seen: then it is the one that is asked about."""
+        """Triples, inverted where only the tail is no longer seen: then the query is about it."""
         turn = (triples[:, 2] >= seen) & (triples[:, 0] < seen)
-        turned = torch.stack([triples[:, 2], self.inverse(triples[:, 1]), triples[:, 0]], dim=1)
-        return torch.where(turn[:, None], turned, triples)
+        return torch.where(turn[:, None], self.inverted(triples), triples)
 
     def truths(self, states: States, triples: Tensor) -> Tensor:
-        """(n,): truth values in 0..1."""
+        """(n,): truths in 0..1."""
         return torch.sigmoid(self.scores(states, triples))
 
     def contrast(
@@ -104,21 +99,23 @@ class Model(nn.Module):
         """Scores of triples (n, 3), (n,), of the same with their negatives as tails, (n, k + 1), and of others, (m,).
 
         The last of the negatives is the head itself: most alike its own neighbours, it would else be the answer to
-        everything. ``along`` are the decoder's vectors of the triples' relations, (n, d). The others are scored as
+        every query. ``along`` are the decoder's vectors of the triples' relations, (n, d). The others are scored as
         `scores` does it; all ends are embedded together.
         """
-        heads, relations, tails = triples.unbind(dim=1)
-        asked_back = self.inverse(relations)
-        of_groups = self.inverse(negatives.relations)[:, None].expand_as(negatives.entities)
-        entities = heads, tails, heads, negatives.entities.reshape(-1), *self._ends(others)
-        queries = relations, asked_back, asked_back, of_groups.reshape(-1), *self._queries(others)
-        of_heads, of_tails, as_tails, rivals, *of_others = self._embed_all(states, entities, queries)
-        asked = self.decoder.query_vector(of_heads, along)
-        of_negatives = negatives.spread(rivals.reshape(*negatives.entities.shape, -1))
-        negative = self.decoder.fit_candidates(asked, of_negatives)
-        itself = self.decoder.fit_pairs(asked, as_tails)
+        heads, relations, _ = triples.unbind(dim=1)
+        inverse = self.inverse(negatives.relations)[:, None].expand_as(negatives.entities)
+        as_tails = heads, self.inverse(relations)
+        drawn = negatives.entities.reshape(-1), inverse.reshape(-1)
+        other_heads, other_tails = (others[:, 0], others[:, 1]), (others[:, 2], self.inverse(others[:, 1]))
+        of_heads, of_tails, of_selves, of_drawn, *of_others = self._embed_ends(
+            states, triples, as_tails, drawn, other_heads, other_tails
+        )
+        queries = self.decoder.query_vector(of_heads, along)
+        of_negatives = negatives.spread(of_drawn.reshape(*negatives.entities.shape, -1))
+        negative = self.decoder.fit_candidates(queries, of_negatives)
+        itself = self.decoder.fit_pairs(queries, of_selves)
         return (
-            self.decoder.fit_pairs(asked, of_tails),
+            self.decoder.fit_pairs(queries, of_tails),
             torch.cat([negative, itself[:, None]], dim=1),
             self.decoder.triples(of_others[0], others[:, 1], of_others[1]),
         )
@@ -128,45 +125,45 @@ class Model(nn.Module):
         states: States,
         triples: Tensor,
         along: Tensor,
-        everyone: Tensor,
+        candidates: Tensor,
         tails: Tensor,
-        rivals: Tensor | None = None,
+        negatives: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Scores of the heads and relations of triples with tails (n,), (n,), and with everyone's vectors, (n, seen).
+        """Scores of the heads and relations of triples with tails (n,), (n,), and with all candidates, (n, seen).
 
-        The tail itself, which is no corruption, has the score minus infinity there. With ``rivals`` (k,) only these
+        The tail itself, which is no corruption, has the score minus infinity there. With ``negatives`` (k,) only these
         are compared with, (n, k).
         """
-        asked = self.decoder.query_vector(self.encoder.embed(states, triples[:, 0], triples[:, 1]), along)
-        return self._among(asked, everyone, tails, rivals)
+        queries = self.decoder.query_vector(self.encoder.embed(states, triples[:, 0], triples[:, 1]), along)
+        return self._among(queries, candidates, tails, negatives)
 
-    def _among(self, asked: Tensor, everyone: Tensor, tails: Tensor, rivals: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The scores of what is asked with the tails, and with all others or those of them who are rivals."""
-        if rivals is None:
-            return _apart(self.decoder.fit_candidates(asked, everyone), tails)
-        of_tails = self.decoder.fit_pairs(asked, self.encoder.look_up(tails, everyone))
-        scores = self.decoder.fit_candidates(asked, self.encoder.look_up(rivals, everyone))
-        return of_tails, scores.masked_fill(rivals == tails[:, None], -torch.inf)
+    def _among(
+        self, queries: Tensor, candidates: Tensor, tails: Tensor, negatives: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The scores of query vectors with the tails, and with all others or those of them that are negatives."""
+        if negatives is None:
+            scores, place = self.decoder.fit_candidates(queries, candidates), tails[:, None]
+            return scores.gather(1, place)[:, 0], scores.scatter(1, place, -torch.inf)
+        of_tails = self.decoder.fit_pairs(queries, self.encoder.look_up(tails, candidates))
+        scores = self.decoder.fit_candidates(queries, self.encoder.look_up(negatives, candidates))
+        return of_tails, scores.masked_fill(negatives == tails[:, None], -torch.inf)
 
     def own_contrast(
-        self, triples: Tensor, along: Tensor, negatives: Negatives | None, rivals: Tensor | None = None
+        self, triples: Tensor, along: Tensor, negatives: Negatives | None, shared: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """As `contrast` (without ``negatives``: with all), by the trained vectors alone, whatever is around them."""
-        heads, tails = self._ends(triples)
+        """As `contrast`, or without ``negatives`` as `contrast_with_all`, by the trained vectors alone, without edges.
+
+        ``shared`` are the negatives of all triples in the latter case.
+        """
+        heads, _, tails = triples.unbind(dim=1)
         vectors = self.encoder.inputs()
         if negatives is None:
-            asked = self.decoder.query_vector(self.encoder.look_up(heads, vectors), along)
-            return self._among(asked, vectors, tails, rivals)
+            queries = self.decoder.query_vector(self.encoder.look_up(heads, vectors), along)
+            return self._among(queries, vectors, tails, shared)
         ids = heads, tails, negatives.entities.reshape(-1)
-        of_heads, of_tails, rivals = torch.split(
+        of_heads, of_tails, drawn = torch.split(
             functional.embedding(torch.cat(ids), vectors), [len(part) for part in ids]
         )
-        asked = self.decoder.query_vector(of_heads, along)
-        of_negatives = negatives.spread(rivals.reshape(*negatives.entities.shape, -1))
-        return self.decoder.fit_pairs(asked, of_tails), self.decoder.fit_candidates(asked, of_negatives)
-
-
-def _apart(everyone: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
-    """The score of each row's tail, and the scores of all others."""
-    place = tails[:, None]
-    return everyone.gather(1, place)[:, 0], everyone.scatter(1, place, -torch.inf)
+        queries = self.decoder.query_vector(of_heads, along)
+        of_negatives = negatives.spread(drawn.reshape(*negatives.entities.shape, -1))
+        return self.decoder.fit_pairs(queries, of_tails), self.decoder.fit_candidates(queries, of_negatives)

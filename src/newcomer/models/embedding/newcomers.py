@@ -6,21 +6,19 @@ graph of their own: the seen entities that their facts, virtual neighbours and p
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
-from newcomer.models.embedding.encoders import MeanEncoder, States, VNEncoder, join_edges
+from newcomer.models.edges import Edges, join_edges
+from newcomer.models.embedding.encoder import QueryTable, States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
-from newcomer.models.sparse import Rows, row_softmax, weighted_sum
-from newcomer.models.vn.layers import SLOPE, Edges, QueryLayer, row_products
+from newcomer.models.sparse import Rows
 from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
@@ -62,28 +60,6 @@ class EncodedComponent:
         return torch.arange(self.size, device=self.near.device) + len(self.near)
 
 
-class QueryTable:
-    """Many entities embedded for one query after another: what does not depend on the query is computed once."""
-
-    def __init__(self, layer: QueryLayer, states: States, first: int = 0) -> None:
-        """The entities from place ``first`` on."""
-        edges, vectors = states.edges, states.layers[-1]
-        start = int(edges.rows.offsets[first])
-        self.rows = Rows(edges.rows.offsets[first:] - start, edges.rows.columns[start:], edges.rows.width)
-        self.layer, self.vectors, self.own = layer, vectors, vectors[first:]
-        self.weights = edges.weights[start:]
-        self.of_entity = row_products(self.own, layer.entity_map @ layer.attention[0])
-        self.of_query = row_products(layer.queries, layer.query_map @ layer.attention[1])
-        self.of_neighbor = row_products(vectors, layer.entity_map @ layer.attention[2])[self.rows.columns]
-
-    def vectors_for(self, query: int) -> Tensor:
-        """(n, d): everyone for a query; the same bits as the layer itself gives."""
-        logits = (self.of_entity + self.of_query[query])[self.rows.row_ids()] + self.of_neighbor
-        shares = row_softmax(self.rows, functional.leaky_relu(logits, SLOPE), self.weights)
-        attended = weighted_sum(self.rows, shares, self.vectors)
-        return attended + self.own if self.layer.residual else attended
-
-
 class NewcomerEncoder:
     """A model and its encoded seen entities, ready to encode newcomers."""
 
@@ -101,8 +77,7 @@ class NewcomerEncoder:
         self.num_seen, self.num_relations = graph.num_entities, graph.num_relations
         self.mode, self.c, self.constrained = mode, c, constrained and mode != "none"
         self.graph, self.labels = graph, labels
-        self._layer = self.encoder.query if isinstance(self.encoder, VNEncoder) else None
-        self._query_tables: WeakKeyDictionary[EncodedComponent, QueryTable] = WeakKeyDictionary()
+        self._tables: WeakKeyDictionary[EncodedComponent, QueryTable] = WeakKeyDictionary()
         with torch.no_grad():
             self.states = self.encoder.states(graph.edges(self._weights(graph, labels)))
             self.support = self._support(self.model, self.states, graph, support) if self.constrained else None
@@ -156,44 +131,45 @@ class NewcomerEncoder:
         """(seen, d): all seen entities as answers, embedded for an oriented relation."""
         if self.model.answers_by_input:
             return self.states.layers[0]
-        if self._layer is not None:
+        if self._seen_table is not None:
             return self._seen_table.vectors_for(query)
-        parts = torch.split(torch.arange(self.num_seen, device=self.device), AT_ONCE)
-        return torch.cat([self.encoder.embed(self.states, part, torch.full_like(part, query)) for part in parts])
+        return self._in_parts(self.states, torch.arange(self.num_seen, device=self.device), query)
 
     @cached_property
-    def _seen_table(self) -> QueryTable:
-        return QueryTable(cast(QueryLayer, self._layer), self.states)
+    def _seen_table(self) -> QueryTable | None:
+        return self.encoder.query_table(self.states)
 
     def newcomers(self, encoded: list[EncodedComponent], query: int) -> list[Tensor]:
         """(newcomers, d) of each component: as answers, embedded for an oriented relation."""
         if self.model.answers_by_input:
             return [self.plain(one.states, one.places) for one in encoded]
-        few = [one for one in encoded if self._layer is None or one.size < MANY]
-        found = dict(zip(few, self._embedded(few, query), strict=True))
-        return [found[one] if one in found else self._query_table(one).vectors_for(query) for one in encoded]
+        found = {one: table.vectors_for(query) for one in encoded if (table := self._table(one)) is not None}
+        others = [one for one in encoded if one not in found]
+        found |= dict(zip(others, self._embedded(others, query), strict=True))
+        return [found[one] for one in encoded]
 
-    def _query_table(self, encoded: EncodedComponent) -> QueryTable:
-        if encoded not in self._query_tables:
-            table = QueryTable(cast(QueryLayer, self._layer), encoded.states, len(encoded.near))
-            self._query_tables[encoded] = table
-        return self._query_tables[encoded]
+    def _table(self, encoded: EncodedComponent) -> QueryTable | None:
+        """What is computed once for a large component, where its vectors depend on queries."""
+        if encoded.size < MANY:
+            return None
+        if encoded not in self._tables:
+            table = self.encoder.query_table(encoded.states, len(encoded.near))
+            if table is None:
+                return None
+            self._tables[encoded] = table
+        return self._tables[encoded]
 
     def _embedded(self, encoded: list[EncodedComponent], query: int) -> tuple[Tensor, ...]:
-        if len(encoded) > 1 and isinstance(self.encoder, VNEncoder | MeanEncoder):
+        if len(encoded) > 1 and self.encoder.batch_invariant:
             states, places = side_by_side(encoded)
             vectors = self.encoder.embed(states, places, torch.full_like(places, query))
             return torch.split(vectors, [one.size for one in encoded])
-        # The other encoders multiply matrices, whose rounding depends on the number of rows.
-        return tuple(
-            torch.cat(
-                [
-                    self.encoder.embed(one.states, part, torch.full_like(part, query))
-                    for part in torch.split(one.places, AT_ONCE)
-                ]
-            )
-            for one in encoded
-        )
+        return tuple(self._in_parts(one.states, one.places, query) for one in encoded)
+
+    def _in_parts(self, states: States, places: Tensor, query: int) -> Tensor:
+        """(n, d): entities embedded for one query, some at a time."""
+        parts = torch.split(places, AT_ONCE)
+        return torch.cat([self.encoder.embed(states, part, torch.full_like(part, query)) for part in parts])
 
     def plain(self, states: States, places: Tensor) -> Tensor:
         """(n, d): vectors that no query asked for."""
@@ -205,15 +181,8 @@ class NewcomerEncoder:
 
     def attention(self, states: States, place: int, query: int) -> Tensor | None:
         """(edges,): the attention to each edge of an entity for a query; None of encoders without any."""
-        entity, layer = torch.tensor([place], device=self.device), self._layer
-        if layer is None:
-            return self.encoder.attention(states, entity, torch.full_like(entity, query))
-        rows, entries = states.edges.rows.pick(entity)
-        last = states.layers[-1]
-        asked = row_products(last[entity], layer.entity_map @ layer.attention[0])
-        asked = asked + row_products(layer.queries[[query]], layer.query_map @ layer.attention[1])
-        logits = asked + row_products(last[rows.columns], layer.entity_map @ layer.attention[2])
-        return row_softmax(rows, functional.leaky_relu(logits, SLOPE), states.edges.weights[entries])
+        entity = torch.tensor([place], device=self.device)
+        return self.encoder.attention(states, entity, torch.full_like(entity, query))
 
     def encode(
         self,

@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from conftest import complaint
-from newcomer.models.embedding import encoders
+from newcomer.models.edges import Edges, join_edges
 from newcomer.models.embedding.decoders import make_decoder
-from newcomer.models.embedding.encoders import Encoder, LANEncoder, NeighborEncoder, States, join_edges
-from newcomer.models.embedding.foldin import FoldInEncoder
+from newcomer.models.embedding.encoder import Encoder, States
 from newcomer.models.embedding.registry import ENCODERS, make_encoder
-from newcomer.models.vn.layers import Edges
+from newcomer.models.vn import encoder as vn_encoder
 from nn_oracle import LOOPS, edges_of, lists_of, most_likely, query_loop, random_edges, structure_loop
 
 DIM, RELATIONS, SEEN = 4, 3, 7
@@ -20,7 +19,6 @@ DIM, RELATIONS, SEEN = 4, 3, 7
 KINDS: dict[str, tuple[str, dict[str, int]]] = {
     **{name: (name, {}) for name in ENCODERS},
     "vn without queries": ("vn", {"query_aware": False, "layers": 2}),
-    "vn without degrees": ("vn", {"normalise": False, "layers": 1}),
     "vn with residual": ("vn", {"residual": True, "layers": 2}),
     "vn with shifts": ("vn", {"relation_shifts": True, "layers": 2}),
 }
@@ -28,17 +26,16 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def encoder_of(kind: str, seed: int = 0, seen: int = SEEN, dim: int = DIM, dropout: float = 0.0) -> Encoder:
-    """Double, and acquainted with a decoder."""
+    """In double precision, with a decoder."""
     (name, options), generator = KINDS[kind], torch.Generator().manual_seed(seed)
     encoder = make_encoder(name, seen, RELATIONS, dim, dropout, generator, **options).double()
-    encoder.meet(make_decoder("distmult", RELATIONS, dim, generator).double())
+    encoder.attach(make_decoder("distmult", RELATIONS, dim, generator).double())
     return encoder
 
 
 def prepared(kind: str, edges: Edges, seed: int = 0, seen: int = SEEN, dim: int = DIM) -> Encoder:
     encoder = encoder_of(kind, seed, seen, dim)
-    if isinstance(encoder, LANEncoder):
-        encoder.learn_implications(edges)
+    encoder.prepare(edges, seed)
     return encoder
 
 
@@ -57,11 +54,11 @@ def test_an_encoder_equals_a_loop(kind, seed):
     edges = random_edges(seed)
     encoder = prepared(kind, edges, seed)
     found = vectors_of(encoder, encoder.states(edges))
-    if isinstance(encoder, NeighborEncoder):
+    if kind in LOOPS:
         around, loop = lists_of(edges), LOOPS[kind]
         pairs = zip(*(x.tolist() for x in everything()), strict=True)
         expected = torch.stack([loop(encoder, encoder.vectors, around[e], q) for e, q in pairs])
-    elif isinstance(encoder, FoldInEncoder):
+    elif kind == "foldin":
         expected = encoder.vectors[everything()[0]]
     else:
         last = encoder.vectors
@@ -81,8 +78,8 @@ def test_vectors_are_finite_and_have_the_shape_asked_for(kind, dtype):
     vectors = encoder.embed(encoder.states(edges), entities, queries)
     assert vectors.shape == (5, DIM) and vectors.dtype == dtype
     assert bool(torch.isfinite(vectors).all())
-    nobody = torch.zeros(0, dtype=torch.int64)
-    assert encoder.embed(encoder.states(edges), nobody, nobody).shape == (0, DIM)
+    none = torch.zeros(0, dtype=torch.int64)
+    assert encoder.embed(encoder.states(edges), none, none).shape == (0, DIM)
 
 
 @every_kind
@@ -121,6 +118,50 @@ def test_a_batch_is_embedded_as_its_members_alone(kind, seed):
     torch.testing.assert_close(encoder.embed(states, entities, queries), torch.cat(alone))
 
 
+@pytest.mark.parametrize("kind", [kind for kind, (name, _) in KINDS.items() if ENCODERS[name].batch_invariant])
+@pytest.mark.parametrize(("dim", "threads"), [(4, 1), (100, 2), (200, 1)])
+def test_no_bit_depends_on_who_else_is_embedded_or_arrives(kind, dim, threads):
+    seen, newcomers, dtype = 40, 11, torch.float32
+    edges, arriving = random_edges(1, seen, seen, dtype=dtype), random_edges(2, newcomers, seen, dtype=dtype)
+    encoder = prepared(kind, edges, seen=seen, dim=dim).float().eval()
+    encoder.attach(make_decoder("distmult", RELATIONS, dim, torch.Generator().manual_seed(1)))
+    torch.set_num_threads(threads)
+    alone, lists = encoder.states(edges), lists_of(arriving)
+    together = encoder.extend(alone, replace(arriving, rows=arriving.rows.widened(seen + newcomers)))
+    ask = torch.cartesian_prod(torch.arange(seen + newcomers), torch.arange(2 * RELATIONS)).unbind(dim=1)
+    vectors = encoder.embed(together, *ask)
+    for size in (1, 3, 50):
+        for part in torch.randperm(len(vectors), generator=torch.Generator().manual_seed(0)).split(size)[:40]:
+            assert torch.equal(encoder.embed(together, ask[0][part], ask[1][part]), vectors[part])
+    for few in ([4], [9, 2, 10]):
+        smaller = encoder.extend(alone, edges_of([lists[one] for one in few], seen + len(few), dtype))
+        for place, one in enumerate(few):
+            ask_one = torch.arange(2 * RELATIONS)
+            found = encoder.embed(smaller, torch.full_like(ask_one, seen + place), ask_one)
+            assert torch.equal(found, encoder.embed(together, torch.full_like(ask_one, seen + one), ask_one))
+
+
+@every_kind
+def test_attention_is_shared_out_among_the_edges_that_count(kind):
+    edges = random_edges(0)
+    encoder = prepared(kind, edges).eval()
+    states = encoder.extend(encoder.states(edges), edges_of([[(0, 3, 1.0), (4, 1, 0.5), (1, 2, 0.0)]], SEEN + 1))
+    shares = encoder.attention(states, torch.tensor([SEEN]), torch.tensor([4]))
+    if shares is not None:
+        assert shares.shape == (3,) and shares[2] == 0 and float(shares.detach().sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_attention_of_vn_is_what_its_vector_is_made_of(seed):
+    edges = random_edges(seed)
+    encoder = prepared("vn", edges, seed)
+    states = encoder.states(edges)
+    for entity, query in zip(*(ids.tolist() for ids in everything()), strict=True):
+        asked = torch.tensor([entity]), torch.tensor([query])
+        neighbors = states.layers[-1][edges.rows.pick(asked[0])[0].columns]
+        torch.testing.assert_close(encoder.attention(states, *asked) @ neighbors, encoder.embed(states, *asked)[0])
+
+
 @every_kind
 def test_the_query_matters_exactly_where_an_encoder_says_so(kind):
     edges = random_edges(0)
@@ -133,8 +174,7 @@ def test_the_query_matters_exactly_where_an_encoder_says_so(kind):
 def test_dropout_acts_while_training_only(kind):
     edges = random_edges(0)
     encoder = encoder_of(kind, dropout=0.5)
-    if isinstance(encoder, LANEncoder):
-        encoder.learn_implications(edges)
+    encoder.prepare(edges, 0)
     torch.manual_seed(0)
     trained = [vectors_of(encoder.train(), encoder.states(edges)) for _ in range(2)]
     assert not torch.equal(*trained)
@@ -146,7 +186,7 @@ def test_dropout_acts_while_training_only(kind):
 def test_newcomers_change_no_bit_of_a_seen_entity(kind, seen, dim, newcomers):
     edges = random_edges(1, seen, seen, dtype=torch.float32)
     encoder = prepared(kind, edges, seen=seen, dim=dim).float()
-    encoder.meet(make_decoder("distmult", RELATIONS, dim, torch.Generator().manual_seed(1)))
+    encoder.attach(make_decoder("distmult", RELATIONS, dim, torch.Generator().manual_seed(1)))
     alone = encoder.states(edges)
     ask = torch.arange(seen).repeat(2), torch.arange(2 * seen) % (2 * RELATIONS)
     before = encoder.embed(alone, *ask)
@@ -154,8 +194,8 @@ def test_newcomers_change_no_bit_of_a_seen_entity(kind, seen, dim, newcomers):
     assert torch.equal(encoder.embed(arrived, *ask), before)
     for old, new in zip(alone.layers, arrived.layers, strict=True):
         assert torch.equal(new[:seen], old)
-    nobody = encoder.extend(alone, edges_of([], seen, torch.float32))
-    assert torch.equal(encoder.embed(nobody, *ask), before)
+    without = encoder.extend(alone, edges_of([], seen, torch.float32))
+    assert torch.equal(encoder.embed(without, *ask), before)
     everyone = torch.arange(seen + newcomers)
     assert bool(torch.isfinite(encoder.embed(arrived, everyone, everyone % (2 * RELATIONS))).all())
 
@@ -170,9 +210,9 @@ def test_a_seen_entity_on_the_newcomers_path_gets_the_vector_computed_by_hand(ki
     arrival = edges_of([facts], SEEN + 1)
     ask = torch.full((6,), SEEN), torch.arange(6)
     found = encoder.embed(encoder.extend(encoder.states(edges), arrival), *ask)
-    if isinstance(encoder, NeighborEncoder):
+    if kind in LOOPS:
         expected = torch.stack([LOOPS[kind](encoder, encoder.vectors, facts, query) for query in range(6)])
-    elif isinstance(encoder, FoldInEncoder):
+    elif kind == "foldin":
         best = most_likely(encoder, encoder.decoder, encoder.vectors.detach(), facts)
         torch.testing.assert_close(found, best.expand_as(found), rtol=0, atol=0.02)
         return
@@ -188,61 +228,13 @@ def test_a_seen_entity_on_the_newcomers_path_gets_the_vector_computed_by_hand(ki
     assert float(found.detach().abs().sum()) > 0
 
 
-@pytest.mark.parametrize("name", ["mean", "lan", "lstm"])
-def test_baselines_hear_nothing_from_newcomers(name):
-    edges = random_edges(0)
-    encoder = prepared(name, edges)
-    seen = encoder.states(edges)
-    both = encoder.extend(seen, edges_of([[(0, 3, 1.0), (1, SEEN + 1, 1.0)], [(2, SEEN, 1.0)]], SEEN + 2))
-    alone = encoder.extend(seen, edges_of([[(0, 3, 1.0)]], SEEN + 1))
-    ask = torch.full((6,), SEEN), torch.arange(6)
-    torch.testing.assert_close(encoder.embed(both, *ask), encoder.embed(alone, *ask))
-    assert not encoder.embed(both, torch.full((6,), SEEN + 1), torch.arange(6)).any()  # tied to a newcomer only
-
-
-def test_vn_hears_from_newcomers_what_they_heard():
+def test_vn_uses_newcomers_that_have_neighbors():
     edges = random_edges(0)
     encoder = prepared("vn without queries", edges)
     seen = encoder.states(edges)
-    tied = encoder.extend(seen, edges_of([[(0, 3, 1.0)], [(2, SEEN, 1.0)]], SEEN + 2))
+    linked = encoder.extend(seen, edges_of([[(0, 3, 1.0)], [(2, SEEN, 1.0)]], SEEN + 2))
     apart = encoder.extend(seen, edges_of([[(0, 3, 1.0)], []], SEEN + 2))
-    assert tied.layers[-1][SEEN + 1].any() and not apart.layers[-1][SEEN + 1].any()
-
-
-@pytest.mark.parametrize("size", [5, 6, 7, 11, 12, 100])
-def test_with_many_neighbors_an_evenly_spread_part_is_looked_at(size):
-    lists = [[(0, k, 1.0) for k in range(size)]] + [[] for _ in range(size - 1)]
-    encoder = make_encoder(
-        "mean", size, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0), max_neighbors=6
-    ).double()
-    rows, _, _ = encoder.neighbors(encoder.states(edges_of(lists, size)), torch.tensor([0]))
-    columns = rows.columns.tolist()
-    assert len(columns) == min(size, 6)
-    gaps = {b - a for a, b in zip(columns, [*columns[1:], size], strict=True)}
-    assert columns[0] == 0 and max(gaps) - min(gaps) <= 1
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_a_hidden_edge_does_not_decide_which_others_are_looked_at(name):
-    options = {"max_neighbors": 4}
-    encoder = make_encoder(name, 20, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0), **options).double()
-    around = [(k % 4, k, float(k not in (3, 4, 8))) for k in range(12)]
-    others = [[] for _ in range(19)]
-    hidden, without = (edges_of([row, *others], 20) for row in (around, [e for e in around if e[2]]))
-    if isinstance(encoder, LANEncoder):
-        encoder.learn_implications(hidden)
-    ask = torch.zeros(6, dtype=torch.int64), torch.arange(6)
-    expected = encoder.embed(encoder.states(without), *ask)
-    assert torch.equal(encoder.embed(encoder.states(hidden), *ask), expected)
-
-
-def test_implications_are_shares_of_entities_that_have_both():
-    encoder = encoder_of("lan", seen=4)
-    edges = edges_of([[(0, 1, 1.0), (1, 2, 1.0), (1, 3, 1.0)], [(0, 0, 1.0)], [(0, 0, 1.0), (2, 0, 0.0)], []], 4)
-    encoder.learn_implications(edges)
-    assert encoder.implied[0].tolist() == pytest.approx([1.0, 1 / 3, 0, 0, 0, 0])
-    assert encoder.implied[1].tolist() == [1.0, 1.0, 0, 0, 0, 0]
-    assert not encoder.implied[2:].any()  # the only edge of relation 2 is hidden
+    assert linked.layers[-1][SEEN + 1].any() and not apart.layers[-1][SEEN + 1].any()
 
 
 def test_joined_edges_are_the_rows_of_both():
@@ -260,8 +252,8 @@ def test_seen_and_newcomers_in_one_pass_are_as_one_after_the_other(kind, monkeyp
     vectors, alphas = encoder.vectors, [layer.alpha for layer in encoder.structure]
     found = []
     for pays in (False, True):
-        monkeypatch.setattr(encoders, "one_pass_pays", lambda _, pays=pays: pays)
-        states = encoder.together(edges, arriving)
+        monkeypatch.setattr(vn_encoder, "one_pass_pays", lambda _, pays=pays: pays)
+        states = encoder.states_with_newcomers(edges, arriving)
         embedded = encoder.embed(states, torch.arange(SEEN + 3), torch.arange(SEEN + 3) % (2 * RELATIONS))
         found.append((*states.layers, embedded, *torch.autograd.grad(embedded.square().sum(), [vectors, *alphas])))
         assert states.newcomers == 3 and lists_of(states.edges) == lists_of(edges) + lists_of(arriving)
