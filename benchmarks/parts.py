@@ -34,7 +34,7 @@ from newcomer.reproduction.cells import commit
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.rules.similarity import Company
-from newcomer.training.cost_model import stays_local
+from newcomer.training.cost_model import frontier_stays_local
 from newcomer.training.ensemble_weights import Examples, examples, weights_for
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import Fitted, fit
@@ -137,7 +137,7 @@ def paths_of(exam: HoldOut, config: Config, device: torch.device) -> Scorer | No
         return None
     observed, seen = exam.dataset.observed, int(exam.dataset.is_seen.sum())
     with steady(device, 1):
-        silent = device.type == "cpu" and stays_local(observed, seen)  # as a training decides it
+        silent = device.type == "cpu" and frontier_stays_local(observed, seen)  # as a training decides it
         trainer = PropagationTrainer(observed, seen, config.training.propagation_steps, config.seed, device, silent)
         for number in range(trainer.steps):
             trainer.step(number)

@@ -1,4 +1,4 @@
-"""Ways to an answer: edges matter as finite differences say, and a loss is what paths say without these facts."""
+"""Chains of facts: importances against finite differences, and losses against scores without these facts."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -11,31 +11,32 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from test_wide import CPU, KINDS, ids, network_of, wide
 from torch import Tensor
 
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.models.propagation import attribution as ways
+from newcomer.models.propagation import attribution
 from newcomer.models.propagation.attribution import (
-    Edges,
     Fact,
+    Messages,
     Question,
     Trace,
     attributed_chains,
-    candidates,
+    candidate_chains,
     importances,
-    messages,
+    messages_along,
     traced,
     without,
 )
-from newcomer.models.propagation.frontier import steps_from
-from newcomer.models.propagation.network import LAYERS, Propagation, PropagationEdges, propagation_edges
+from newcomer.models.propagation.cpu import distances
+from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
+from newcomer.models.propagation.network import LAYERS, Propagation
 from newcomer.models.propagation.own import Asked, Paths
 from newcomer.predictor import Chain, Predictor
 from nn_oracle import one_thread
 from test_hearing import facts_of
 from test_predictor import ATLANTIS, BLENDED, HEARING, forgetful, model, table
 from test_similarity import ENTITIES, FACT, RELATIONS, SEEN
+from test_wide import CPU, KINDS, ids, network_of, wide
 from training_world import FOLDED
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -58,20 +59,20 @@ def in_parts(facts: set[Fact]) -> list[PropagationEdges]:
     return without([first, second], sorted(facts)[:1])
 
 
-def said(network: Propagation, question: Question, steps: Tensor, by_layer: list[tuple[Edges, Tensor]]) -> Tensor:
+def said(network: Propagation, question: Question, steps: Tensor, by_layer: list[tuple[Messages, Tensor]]) -> Tensor:
     """The answer's log share, in doubles, by messages that may weigh something else in each layer."""
     asked, source = network.queries[[question.query]], torch.tensor([question.source])
     vectors = torch.zeros(question.num_entities, 1, asked.shape[1], dtype=torch.float64)
     vectors[source, 0] = asked
     sizes = 1 + torch.bincount(torch.from_numpy(by_layer[0][0].receivers), minlength=question.num_entities)
     for layer, (edges, weights) in enumerate(by_layer):
-        tellers, receivers, relations = map(torch.from_numpy, edges)
-        told = network.scales[layer][relations] * vectors[tellers, 0] * weights[:, None]
+        senders, receivers, relations = map(torch.from_numpy, edges)
+        told = network.scales[layer][relations] * vectors[senders, 0] * weights[:, None]
         sums = torch.zeros_like(vectors).index_add(0, receivers, told[:, None])
-        vectors = network.after(layer, vectors, sums, source, asked, sizes)
-        if network.is_silent:
+        vectors = network.updated(layer, vectors, sums, source, asked, sizes)
+        if network.is_sparse:
             vectors = vectors * (steps <= layer + 1)[:, None, None]
-    scores = network.scored(vectors, asked)[0]
+    scores = network.readout(vectors, asked)[0]
     return scores[question.answer] - torch.logsumexp(scores[: question.num_seen], dim=0)
 
 
@@ -80,12 +81,12 @@ def said(network: Propagation, question: Question, steps: Tensor, by_layer: list
 @given(FACTS, ENTITY, RELATION, ENTITY)
 def test_edges_matter_as_finite_differences_say(silent, facts, entity, relation, answer):
     question, parts = Question(entity, relation, answer, ENTITIES, SEEN), in_parts(facts)
-    network, edges = network_of(RELATIONS, silent), messages(parts)
+    network, edges = network_of(RELATIONS, silent), messages_along(parts)
     trace = traced(network, parts, question)
     found = [importances(network, trace, layer, edges) for layer in range(LAYERS)]
     network = network.double()
-    ones = torch.ones(len(edges.tellers), dtype=torch.float64)
-    steps = torch.from_numpy(steps_from(parts, entity, LAYERS, ENTITIES))
+    ones = torch.ones(len(edges.senders), dtype=torch.float64)
+    steps = torch.from_numpy(distances(parts, entity, LAYERS, ENTITIES))
     with torch.no_grad():
         for layer in range(LAYERS):
             for edge in range(len(ones)):
@@ -106,7 +107,7 @@ def test_what_is_traced_is_what_the_network_says(silent, facts, entity, relation
     with torch.no_grad():
         scores = network(parts, torch.tensor([entity]), torch.tensor([relation]), ENTITIES)[0]
     wanted = scores - torch.logsumexp(scores[:SEEN], dim=0)
-    found = traced(network, parts, Question(entity, relation, answer, ENTITIES, SEEN)).shares
+    found = traced(network, parts, Question(entity, relation, answer, ENTITIES, SEEN)).log_probabilities
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -128,19 +129,19 @@ def test_ways_are_chains_and_a_loss_is_what_is_said_without_their_facts(silent, 
     paths = wide(facts, network)
     before = paths.scores(ids(entity), ids(relation))[0]
     found = paths.ways(entity, relation, answer)
-    assert len(found) <= ways.TOLD and len({way.facts for way in found}) == len(found)
+    assert len(found) <= attribution.MAX_CHAINS and len({way.facts for way in found}) == len(found)
     assert [way.loss for way in found] == sorted((way.loss for way in found), reverse=True)
     for way in found:
         check_chain(way.facts, facts, entity, answer)
         after = wide(facts - set(way.facts), network).scores(ids(entity), ids(relation))[0]
         assert way.loss == pytest.approx(float(before[answer] - after[answer]), rel=1e-3, abs=1e-4)
-        assert way.loss > ways.LEAST
+        assert way.loss > attribution.MIN_LOSS
     assert np.array_equal(paths.scores(ids(entity), ids(relation))[0], before)
 
 
 def everything() -> AbstractContextManager[object]:
     """All ways are kept, tried and told, whatever they lose."""
-    return patch.multiple(ways, TRIED=300, TOLD=300, LEAST=-np.inf)
+    return patch.multiple(attribution, MAX_CANDIDATES=300, MAX_CHAINS=300, MIN_LOSS=-np.inf)
 
 
 def all_chains(facts: set[Fact], at: list[int], answer: int) -> Iterator[tuple[Fact, ...]]:
@@ -163,11 +164,11 @@ def pairs_of(facts: tuple[Fact, ...]) -> tuple[tuple[int, ...], ...]:
 
 def best_mean(network: Propagation, trace: Trace, facts: tuple[Fact, ...], source: int) -> float:
     """How much the edges of a chain matter on average, each in a later layer than the one before."""
-    tellers, found = [source], []
+    senders, found = [source], []
     for head, _, tail in facts:
-        tellers.append(tail if tellers[-1] == head else head)
-    along = [fact[1] + RELATIONS * (fact[0] == teller) for fact, teller in zip(facts, tellers, strict=False)]
-    edges = Edges(np.array(tellers[:-1]), np.array(tellers[1:]), np.array(along))
+        senders.append(tail if senders[-1] == head else head)
+    along = [fact[1] + RELATIONS * (fact[0] == teller) for fact, teller in zip(facts, senders, strict=False)]
+    edges = Messages(np.array(senders[:-1]), np.array(senders[1:]), np.array(along))
     by_layer = [importances(network, trace, layer, edges) for layer in range(LAYERS)]
     for layers in combinations(range(LAYERS), len(facts)):
         found.append(np.mean([by_layer[layer][edge] for edge, layer in enumerate(layers)]))
@@ -182,16 +183,16 @@ def test_all_ways_there_are_can_be_found_and_those_that_matter_most_come_first(s
     question = Question(entity, relation, answer, ENTITIES, SEEN)
     chains = [] if entity == answer else list(all_chains(facts, [entity], answer))
     with everything():
-        found, told = candidates(network, parts, question), attributed_chains(network, parts, question)
+        found, told = candidate_chains(network, parts, question), attributed_chains(network, parts, question)
     assert sorted(found) == sorted(chains) and {way.facts for way in told} <= set(chains)
     assert sorted(map(pairs_of, {way.facts for way in told})) == sorted({pairs_of(facts) for facts in chains})
     trace = traced(network, parts, question)
     means = [best_mean(network, trace, one, entity) for one in found]
     np.testing.assert_allclose(means, sorted(means, reverse=True), rtol=1e-4, atol=1e-6)
-    best = candidates(network, parts, question)
-    assert len(best) == min(len(chains), ways.TRIED) and set(best) <= set(chains)
-    if len(chains) <= ways.TRIED:
-        strongest = [way for way in told if way.loss > ways.LEAST][: ways.TOLD]
+    best = candidate_chains(network, parts, question)
+    assert len(best) == min(len(chains), attribution.MAX_CANDIDATES) and set(best) <= set(chains)
+    if len(chains) <= attribution.MAX_CANDIDATES:
+        strongest = [way for way in told if way.loss > attribution.MIN_LOSS][: attribution.MAX_CHAINS]
         assert attributed_chains(network, parts, question) == strongest
 
 
@@ -201,16 +202,17 @@ def test_the_only_way_is_found(silent, length):
     chain = [(0, 0, 1), (2, 1, 1), (2, 2, 3), (4, 0, 3)][:length]
     aside = [(5, 1, 6), (6, 0, 7), (0, 2, 5)]
     question = Question(0, 1, length, ENTITIES, SEEN)
-    assert candidates(network_of(RELATIONS, silent), [edges_of([*aside, *chain])], question) == [tuple(chain)]
+    assert candidate_chains(network_of(RELATIONS, silent), [edges_of([*aside, *chain])], question) == [tuple(chain)]
 
 
 @KINDS
 def test_of_parallel_facts_those_that_are_missed_most_are_told(silent):
     facts = [(0, 0, 1), (1, 0, 0), (0, 2, 1), (1, 1, 2), (0, 1, 3), (3, 0, 2)]
     network, parts, question = network_of(RELATIONS, silent), [edges_of(facts)], Question(0, 1, 2, ENTITIES, SEEN)
-    whole, losses = ways.share(network, parts, question), dict[tuple[tuple[int, ...], ...], list[float]]()
-    for chain in candidates(network, parts, question):
-        loss = whole - ways.share(network, without(parts, chain), question)
+    whole = attribution.log_probability(network, parts, question)
+    losses = dict[tuple[tuple[int, ...], ...], list[float]]()
+    for chain in candidate_chains(network, parts, question):
+        loss = whole - attribution.log_probability(network, without(parts, chain), question)
         losses.setdefault(pairs_of(chain), []).append(loss)
     assert max(map(len, losses.values())) == 3
     with everything():
@@ -247,8 +249,8 @@ def test_a_network_on_a_gpu_stays_there_and_tells_the_same_ways():
 def test_hidden_facts_are_hidden_from_both_ends_and_no_others():
     facts = [(0, 0, 1), (1, 0, 0), (0, 1, 1), (1, 2, 7), (7, 2, 1)]
     parts = [edges_of(facts[:3], 3), edges_of(facts[3:])]
-    found = messages(without(parts, [(0, 0, 1), (7, 2, 1)]))
-    wanted = messages([edges_of([(1, 0, 0), (0, 1, 1), (1, 2, 7)])])
+    found = messages_along(without(parts, [(0, 0, 1), (7, 2, 1)]))
+    wanted = messages_along([edges_of([(1, 0, 0), (0, 1, 1), (1, 2, 7)])])
     assert sorted(zip(*found, strict=True)) == sorted(zip(*wanted, strict=True))
     assert all(bool((one.weights == 1).all()) for one in parts)
 
@@ -295,7 +297,7 @@ def test_ways_are_told_by_name_and_lose_what_paths_say_without_their_facts(chang
     predictor.add([*ATLANTIS, ("q0", "knows", "Atlantis")])
     mind, state, names = predictor._mind, predictor._state, predictor._mind.names
     known, compared = facts_of(predictor), 0
-    with patch.multiple(ways, TOLD=ways.TRIED, LEAST=-np.inf):
+    with patch.multiple(attribution, MAX_CHAINS=attribution.MAX_CANDIDATES, MIN_LOSS=-np.inf):
         found = ways_of(predictor)
     own = {names.words(fact): fact for fact in state.book.facts["Atlantis"]}
     for (word, answer, heads), some in found.items():

@@ -10,15 +10,16 @@ from conftest import complaint
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.models.propagation import gpu as fused
+from newcomer.models.propagation import network as propagation_network
 from newcomer.models.propagation import own as propagating
-from newcomer.models.propagation.network import Propagation, propagation_edges
+from newcomer.models.propagation.edges import propagation_edges
+from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.own import Asked, Paths, PathScorer, path_weights, propagation_of
 from newcomer.models.serialisation import ensemble_weights_of, load_model, paths_of
-from newcomer.training import propagation as path_training
 from newcomer.training.checkpoint import learned_paths
 from newcomer.training.journal import CHECKPOINT
 from newcomer.training.pipeline import Fitted, Listener, fit
-from newcomer.training.propagation import FURTHER, PropagationTrainer, carried_over
+from newcomer.training.propagation import WARM_STEPS, PropagationTrainer, carried_over
 from newcomer.training.runtime import memory_in_words, settled
 from nn_oracle import one_thread
 from training_world import FOLDED, StopAfter, Stopped, settings, weights, world
@@ -105,7 +106,7 @@ def fitted_with(*changes: str, **options: object) -> Fitted:
 def test_a_fit_learns_weighs_and_stores_them():
     fitted = fitted_with()
     assert list(fitted.metrics["blend"])[7] == "paths" and len(fitted.metrics["blend"]) == 24
-    assert fitted.paths is not None and fitted.paths.told.any()
+    assert fitted.paths is not None and fitted.paths.known_relations.any()
     bundle = fitted.bundle(DATASET)
     assert bundle.weights["blend"].shape == (3, 8)
     again = paths_of(bundle)
@@ -117,7 +118,7 @@ def test_a_fit_learns_weighs_and_stores_them():
     found, alone = fitted_with("training.final_fit=no"), trainer_of(steps=6)
     assert found.paths is not None
     alone.begin_with(carried_over(found.paths, found.dataset.relations, alone.network, DATASET.relations))
-    assert alone.steps == 2 == np.ceil(6 * FURTHER)
+    assert alone.steps == 2 == np.ceil(6 * WARM_STEPS)
     for number in range(alone.steps):
         alone.step(number)
     assert all(np.array_equal(value, trained[name]) for name, value in path_weights(alone.network).items())
@@ -202,7 +203,7 @@ def test_paths_without_evidence_are_refused():
 
 def test_weights_of_other_relations_are_refused():
     stored = path_weights(Propagation(3, torch.Generator().manual_seed(0)))
-    assert propagation_of({"blend": stored["paths.told"]}, 3) is None
+    assert propagation_of({"blend": stored["propagation.known_relations"]}, 3) is None
     with pytest.raises(DatasetError, match=r"the paths do not fit the relations .*; train the model again"):
         propagation_of(stored, 4)
 
@@ -239,7 +240,7 @@ def test_a_loss_that_is_no_number_is_said_in_words(monkeypatch):
 
 def test_weights_that_are_missing_are_missed():
     bundle = fitted_with().bundle(DATASET)
-    kept = {name: value for name, value in bundle.weights.items() if not name.startswith("paths.")}
+    kept = {name: value for name, value in bundle.weights.items() if not name.startswith("propagation.")}
     text = str(complaint(ensemble_weights_of, replace(bundle, weights=kept)))
     assert text == "the model weighs what paths say, but their weights are missing; train it again"
 
@@ -256,7 +257,8 @@ def test_the_same_question_is_asked_once_and_many_in_parts(monkeypatch):
         return ask(who, some)
 
     monkeypatch.setattr(scorer.paths, "ask", watched)
-    monkeypatch.setitem(path_training.AT_ONCE, "cpu", 2 * 32 * path_training.KEPT * int(DATASET.is_seen.sum()))
+    size = 2 * 32 * propagation_network.KEPT * int(DATASET.is_seen.sum())
+    monkeypatch.setitem(propagation_network.TABLE_SIZE, "cpu", size)
     found = scorer.scores(np.full(6, entity, dtype=np.int32), relations)
     assert asked == [[0, 1], [2]]
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

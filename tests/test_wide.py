@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from newcomer.evaluation.alignment import scorer_for
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.models.propagation.network import Propagation, propagation_edges
+from newcomer.models.propagation import network as propagation_network
+from newcomer.models.propagation.edges import propagation_edges
+from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.own import PathScorer
 from newcomer.models.propagation.wide import WidePaths, path_scorer
 from newcomer.models.serialisation import paths_of
 from newcomer.predictor import Predictor
 from newcomer.training import ensemble as ensemble_learner
-from newcomer.training import propagation as path_training
 from newcomer.training.pipeline import Fitted, fit
 from nn_oracle import one_thread
 from test_similarity import ENTITIES, FACT, RELATIONS, SEEN, Fact
@@ -40,7 +41,7 @@ def network_of(relations: int, silent: bool = False, told: int | None = None) ->
         for one in network.parameters():  # a fresh one has no biases, and nothing to say of those apart
             one.add_(0.1 * torch.randn(one.shape, generator=torch.Generator().manual_seed(len(one))))
     for first in (0, relations):
-        network.told[first : first + (relations if told is None else told)] = 1.0
+        network.known_relations[first : first + (relations if told is None else told)] = 1.0
     return network.eval()
 
 
@@ -136,7 +137,7 @@ def test_questions_are_asked_once_and_in_parts(monkeypatch):
     wanted = np.concatenate([paths.scores(entities[[i]], relations[[i]]) for i in range(5)])
     inner = paths._asked
     monkeypatch.setattr(paths, "_asked", lambda some: asked.append(some.tolist()) or inner(some))
-    monkeypatch.setitem(path_training.AT_ONCE, "cpu", 2 * 32 * path_training.KEPT * ENTITIES)
+    monkeypatch.setitem(propagation_network.TABLE_SIZE, "cpu", 2 * 32 * propagation_network.KEPT * ENTITIES)
     np.testing.assert_allclose(paths.scores(entities, relations), wanted, rtol=1e-4, atol=1e-5)
     assert asked == [[[0, 1], [6, 0]], [[6, 1], [7, 2]]]
 
@@ -171,9 +172,9 @@ def test_whom_to_believe_is_learned_from_paths_as_they_will_be_asked(monkeypatch
 
 @KINDS
 def test_a_model_says_the_same_when_asked_and_when_examined(monkeypatch, silent):
-    monkeypatch.setattr("newcomer.training.pipeline.stays_local", lambda *_: silent)
+    monkeypatch.setattr("newcomer.training.pipeline.frontier_stays_local", lambda *_: silent)
     fitted = fitted_over_all()
-    assert fitted.paths is not None and fitted.paths.is_silent is silent
+    assert fitted.paths is not None and fitted.paths.is_sparse is silent
     bundle = fitted.bundle(DATASET)
     scorer, predictor = scorer_for(bundle, DATASET), Predictor(bundle, threads=1)
     mind, state = predictor._mind, predictor._state

@@ -7,7 +7,7 @@ The weights are those of the network and beside them, by name,
     newcomer_labels    both for the newcomers that are stored with the model
     newcomer_support
     blend              where rules have a say beside the network, how far each is believed (`newcomer.models.ensemble`)
-    paths.*            what paths say, where they have a say (`newcomer.models.propagation.own`)
+    propagation.*      what paths say, where they have a say (`newcomer.models.propagation.own`)
     judge.*            what judges triples, where there is such a thing (`newcomer.training.triple_classifier`)
 
 Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long; a model
@@ -32,7 +32,7 @@ from newcomer.models.embedding.registry import build_model
 from newcomer.models.embedding.scorer import ModelScorer, rule_support, virtual_labels
 from newcomer.models.ensemble import KINDS, features_of
 from newcomer.models.grounding import ground, ground_seen, limits_of
-from newcomer.models.propagation.network import PATHS, Propagation
+from newcomer.models.propagation.network import PREFIX, Propagation
 from newcomer.models.propagation.own import propagation_of
 from newcomer.models.triple_classifier import JUDGE
 from newcomer.rules.rule import RuleSet
@@ -138,7 +138,7 @@ def load_model(
     labels = beside(bundle, LABELS, place)
     labels = torch.empty(0, device=place) if labels is None else labels
     _check_count("labels for", labels, len(graph.virtual))
-    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((JUDGE, PATHS))]
+    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((JUDGE, PREFIX))]
     tensors = {name: torch.from_numpy(bundle.weights[name].copy()) for name in own}
     try:
         model.load_state_dict(tensors)
@@ -151,7 +151,7 @@ def load_model(
 def ensemble_weights_of(bundle: Bundle) -> npt.NDArray[np.float32] | None:
     """How far each voice is believed, where rules have a say beside the network: all kinds of weights, or the first."""
     found: npt.NDArray[np.float32] | None = bundle.weights.get(BLEND)
-    company, has_paths = bundle.config.model.graph_statistics, any(name.startswith(PATHS) for name in bundle.weights)
+    company, has_paths = bundle.config.model.graph_statistics, any(name.startswith(PREFIX) for name in bundle.weights)
     count = len(features_of(company, has_paths))
     if found is not None and found.shape[-1:] == (count + 1,) and bundle.config.model.propagation and not has_paths:
         raise DatasetError("the model weighs what paths say, but their weights are missing; train it again")

@@ -31,7 +31,7 @@ from newcomer.models.bundle import BundleParts, Thresholds, dataset_hash
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.ensemble import KINDS, all_kinds, features_of
-from newcomer.models.propagation.network import PATHS, Propagation
+from newcomer.models.propagation.network import PREFIX, Propagation
 from newcomer.models.propagation.own import path_weights
 from newcomer.models.serialisation import inferred_by, weights_of
 from newcomer.models.threads import one_thread
@@ -51,7 +51,7 @@ from newcomer.training.checkpoint import (
     restore_trainer,
     trainer_tensors,
 )
-from newcomer.training.cost_model import stays_local
+from newcomer.training.cost_model import frontier_stays_local
 from newcomer.training.embedding import Trainer
 from newcomer.training.ensemble import EnsembleLearner, World, rules_over
 from newcomer.training.ensemble_weights import prior_of
@@ -228,7 +228,7 @@ class _Run:
         if self.state.path_step:
             with self.journal.fitting():
                 trainer.restore(others)
-            others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
+            others = {name: value for name, value in others.items() if not name.startswith(PREFIX)}
         with one_thread():
             while self.state.path_step < trainer.steps:
                 with memory_in_words(FOR_PATHS):
@@ -251,12 +251,12 @@ class _Run:
 
     def _path_trainer(self, world: World) -> PropagationTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
-        begun = [self.journal.tensors.get(f"{phase}silent") for phase in (PATHS, BEGUN)]
-        silent = next((bool(one) for one in begun if one is not None), None)  # as it was begun, wherever it goes on
-        if silent is None:
-            silent = self.place.type == "cpu" and stays_local(observed, seen)
+        begun = [self.journal.tensors.get(f"{phase}sparse") for phase in (PREFIX, BEGUN)]
+        sparse = next((bool(one) for one in begun if one is not None), None)  # as it was begun, wherever it goes on
+        if sparse is None:
+            sparse = self.place.type == "cpu" and frontier_stays_local(observed, seen)
         steps, seed = self.config.training.propagation_steps, self.config.seed
-        return PropagationTrainer(observed, seen, steps, seed, self.place, silent)
+        return PropagationTrainer(observed, seen, steps, seed, self.place, sparse)
 
     def _blend(self, exam: HoldOut, ensemble_learner: EnsembleLearner) -> None:
         """Weigh the network against the rules, and grade both together."""
@@ -448,7 +448,7 @@ def _slower(training: TrainingConfig) -> str:
 def _for_a_batch(config: Config) -> str:
     """What memory is needed for, and which settings need less."""
     model, training = config.model, config.training
-    drawn = "rivals" if model.answers_by_input else "negatives"
+    drawn = "softmax_negatives" if model.answers_by_input else "negatives"
     now = f"model.dim ({model.dim}) or training.{drawn} ({getattr(training, drawn) or NOTHING})"
     more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
     return f"for a batch; lower {now}, {more}"

@@ -15,7 +15,8 @@ from torch import Tensor
 from newcomer.errors import DatasetError
 from newcomer.graph import Adjacency, Graph, Ids
 from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
-from newcomer.models.propagation.network import PATHS, Propagation, PropagationEdges, at_once, propagation_edges
+from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
+from newcomer.models.propagation.network import PREFIX, Propagation, batch_size
 from newcomer.models.threads import one_thread
 
 
@@ -43,12 +44,12 @@ class Paths:
     """A trained network over the observed graph, ready to be asked."""
 
     def __init__(self, network: Propagation, observed: Graph, num_seen: int, device: torch.device) -> None:
-        device = torch.device("cpu") if network.is_silent else device
+        device = torch.device("cpu") if network.is_sparse else device
         self.network, self.num_seen, self.device = network.to(device).eval(), num_seen, device
         heads, relations, tails = self._tensor(observed.triples.rows).unbind(dim=1)
         self.edges = propagation_edges(heads, relations, tails, observed.num_relations, num_seen)
         with torch.no_grad():  # the same for all questions; neither a GPU nor a silent network asks for it
-            self._unheard = None if device.type == "cuda" or network.is_silent else network.unheard_of(self.edges)
+            self._unheard = None if device.type == "cuda" or network.is_sparse else network.background_of(self.edges)
         self._told = told_relations(network)
 
     def knows(self, relations: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
@@ -63,8 +64,8 @@ class Paths:
         sources, queries = self._tensor(np.full(len(relations), source)), self._tensor(relations)
         with torch.no_grad(), one_thread():
             of_all = self._unheard
-            unheard = None if of_all is None else [of_all, *map(self.network.unheard_of, parts[1:])]
-            scores = self.network(parts, sources, queries, itself + 2, unheard=unheard)  # the last one has no edges
+            unheard = None if of_all is None else [of_all, *map(self.network.background_of, parts[1:])]
+            scores = self.network(parts, sources, queries, itself + 2, background=unheard)  # the last one has no edges
             shares = scores - torch.logsumexp(scores[:, : self.num_seen], dim=1, keepdim=True)
         seen, neighbors, own_share, apart = shares.split([self.num_seen, itself - self.num_seen, 1, 1], dim=1)
         return Said(seen, own_share[:, 0], neighbors, apart[:, 0])
@@ -125,7 +126,7 @@ class PathScorer:
             tails = np.where(tails >= seen, seen + np.searchsorted(strangers, tails), tails)
             asked = Asked(None, own, tails)
         distinct, places = np.unique(relations, return_inverse=True)  # one question may have many answers
-        most = at_once(self.paths.edges, seen)
+        most = batch_size(self.paths.edges, seen)
         parts = [self._rows(entity, asked, strangers, distinct[at : at + most]) for at in range(0, len(distinct), most)]
         found: npt.NDArray[np.float32] = np.concatenate(parts)[places]
         return found
@@ -144,18 +145,18 @@ class PathScorer:
 
 def told_relations(network: Propagation) -> npt.NDArray[np.bool_]:
     """(2 relations,): which oriented relations the network has learned of."""
-    told: npt.NDArray[np.bool_] = network.told.cpu().numpy() > 0
+    told: npt.NDArray[np.bool_] = network.known_relations.cpu().numpy() > 0
     return told
 
 
 def path_weights(network: Propagation) -> dict[str, npt.NDArray[np.floating]]:
     """Its numbers by name, as a model keeps them."""
-    return {f"{PATHS}{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
+    return {f"{PREFIX}{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
 
 
 def propagation_of(weights: Mapping[str, npt.NDArray[np.floating]], num_relations: int) -> Propagation | None:
     """The network of paths that a model keeps, if it has one."""
-    own = {name.removeprefix(PATHS): value for name, value in weights.items() if name.startswith(PATHS)}
+    own = {name.removeprefix(PREFIX): value for name, value in weights.items() if name.startswith(PREFIX)}
     if not own:
         return None
     network = Propagation(num_relations, torch.Generator())

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, concatenate
 from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
-from newcomer.models.propagation.network import Propagation, PropagationEdges, at_once, propagation_edges
+from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
+from newcomer.models.propagation.network import Propagation, batch_size
 from newcomer.models.propagation.own import Paths, PathScorer, told_relations
 from newcomer.models.scorer import Scorer
 from newcomer.models.threads import one_thread
@@ -28,7 +29,7 @@ class WidePaths:
         self, network: Propagation, observed: Graph, told: TripleArray, num_seen: int, device: torch.device
     ) -> None:
         """Over the observed graph and what was ``told`` of newcomers; the first entities, so many, are seen."""
-        self.device = torch.device("cpu") if network.is_silent else device
+        self.device = torch.device("cpu") if network.is_sparse else device
         self.network, self.num_seen = network.to(self.device).eval(), num_seen
         self.num_relations = observed.num_relations
         self._told = told_relations(network)
@@ -67,7 +68,7 @@ class WidePaths:
         known = np.flatnonzero(self._told[relations])
         asked = np.stack([entities[known], relations[known]], axis=1).astype(np.int64)
         distinct, places = np.unique(asked, axis=0, return_inverse=True)  # one question may have many answers
-        step = at_once(self._known, self.num_entities)
+        step = batch_size(self._known, self.num_entities)
         for start in range(0, len(distinct), step):
             shares = self._asked(distinct[start : start + step])
             of_these = (places >= start) & (places < start + step)
@@ -88,18 +89,18 @@ class WidePaths:
         with torch.no_grad(), one_thread():
             unheard = None
             if self._unheard is not None:
-                unheard = [self._unheard, *map(self.network.unheard_of, self._parts[1:])]
-            scores = self.network(self._parts, sources, queries, self.num_entities, unheard=unheard)
+                unheard = [self._unheard, *map(self.network.background_of, self._parts[1:])]
+            scores = self.network(self._parts, sources, queries, self.num_entities, background=unheard)
             shares = scores - torch.logsumexp(scores[:, : self.num_seen], dim=1, keepdim=True)
         found: npt.NDArray[np.float32] = shares.cpu().numpy()
         return found
 
     def _unheard_of(self, edges: PropagationEdges) -> Tensor | None:
         """What everyone would hear if nobody had heard of anything, the same for all questions, where that helps."""
-        if self.device.type == "cuda" or self.network.is_silent:
+        if self.device.type == "cuda" or self.network.is_sparse:
             return None
         with torch.no_grad(), one_thread():
-            return self.network.unheard_of(edges)
+            return self.network.background_of(edges)
 
     def _edges(self, facts: TripleArray, num_entities: int) -> PropagationEdges:
         """The edges of facts; relations that nobody seen has are not heard of.
@@ -116,7 +117,7 @@ class WidePaths:
         rows = self._known.rows
         away = torch.zeros(max(rows.num_rows, 1), dtype=torch.bool, device=self.device)
         away[torch.from_numpy(gone.astype(np.int64)).to(self.device)] = True
-        return self._known.seen_with(self._known.weights.masked_fill(away[rows.row_ids()] | away[rows.columns], 0.0))
+        return self._known.with_weights(self._known.weights.masked_fill(away[rows.row_ids()] | away[rows.columns], 0.0))
 
 
 def path_scorer(
