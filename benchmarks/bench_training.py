@@ -250,9 +250,9 @@ def nearby_paths() -> Bar:
     vocabularies = (Vocabulary(map(str, range(many))) for many in (count, 10))
     graph = Graph.build(next(vocabularies), next(vocabularies), TripleArray(heads, relations, tails))
     taken = []
-    for silent in (True, False):
+    for is_sparse in (True, False):
         with steady(CPU, 1):
-            trainer = PropagationTrainer(graph, count, 100, 0, CPU, silent)
+            trainer = PropagationTrainer(graph, count, 100, 0, CPU, is_sparse)
             trainer.step(0)
             taken.append(best_processor_seconds(2, functools.partial(trainer.step, 1)))
     detail = f"{1000 * taken[1]:.0f} ms against {1000 * taken[0]:.0f} ms, {len(graph):,} facts, {count:,} entities"

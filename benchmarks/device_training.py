@@ -102,7 +102,7 @@ class Stages(Listener):
 
 
 def wait_for(device: torch.device) -> Callable[[], None]:
-    """A function that returns when the device has done all it was told."""
+    """A function that returns when the device has done all its work."""
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
 

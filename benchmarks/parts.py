@@ -137,8 +137,8 @@ def paths_of(exam: HoldOut, config: Config, device: torch.device) -> Scorer | No
         return None
     observed, seen = exam.dataset.observed, int(exam.dataset.is_seen.sum())
     with steady(device, 1):
-        silent = device.type == "cpu" and frontier_stays_local(observed, seen)  # as a training decides it
-        trainer = PropagationTrainer(observed, seen, config.training.propagation_steps, config.seed, device, silent)
+        sparse = device.type == "cpu" and frontier_stays_local(observed, seen)  # as a training decides it
+        trainer = PropagationTrainer(observed, seen, config.training.propagation_steps, config.seed, device, sparse)
         for number in range(trainer.steps):
             trainer.step(number)
     return path_scorer(trainer.network, exam.dataset, seen, device, config.model.propagates_newcomers)

@@ -59,13 +59,13 @@ def scores_by_hand(net: Propagation, facts: Sequence[Fact], source: int, query: 
             parts = torch.cat([before, torch.sign(s) * torch.log1p(s.abs()), s / degree[v]])
             after[v] = before + torch.relu(net.norms[layer](net.mixes[layer](parts)))
         vectors = after
-    everyone = torch.stack([vectors.get(v, zero) for v in range(entities)])
-    inner = torch.relu(net.first(torch.cat([everyone, query_vector.expand(entities, DIM)], dim=1)))
+    table = torch.stack([vectors.get(v, zero) for v in range(entities)])
+    inner = torch.relu(net.first(torch.cat([table, query_vector.expand(entities, DIM)], dim=1)))
     return inner @ net.last[0]
 
 
 def all_scores_by_hand(
     net: Propagation, facts: Sequence[Fact], sources: Tensor, queries: Tensor, entities: int
 ) -> Tensor:
-    asked = zip(sources.tolist(), queries.tolist(), strict=True)
-    return torch.stack([scores_by_hand(net, facts, *one, entities) for one in asked])
+    pairs = zip(sources.tolist(), queries.tolist(), strict=True)
+    return torch.stack([scores_by_hand(net, facts, *one, entities) for one in pairs])

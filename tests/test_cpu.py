@@ -8,7 +8,6 @@ from newcomer.models.propagation.cpu import (
     Pairs,
     distances,
     find_frontier,
-    frontier_message_sums,
     message_sums,
     messages_of,
     summed_pairs,
@@ -49,15 +48,15 @@ def test_plain_sums_are_those_by_hand():
 
 def test_the_background_may_be_given_beforehand():
     facts, own = drawn(1, 8), [(11, 0, 3), (2, 1, 11), (11, 2, 9)]
-    net, asked, parts = network_of(), (torch.tensor([11, 2]), torch.tensor([0, 4])), [edges_of(facts, 8)]
+    net, query, parts = network_of(), (torch.tensor([11, 2]), torch.tensor([0, 4])), [edges_of(facts, 8)]
     parts.append(edges_of(own, ENTITIES))
     with torch.no_grad():
         background = [net.background_of(one) for one in parts]
-        found = net(parts, *asked, ENTITIES, background=background)
-        wanted = all_scores_by_hand(net, [*facts, *own], *asked, ENTITIES)
+        found = net(parts, *query, ENTITIES, background=background)
+        wanted = all_scores_by_hand(net, [*facts, *own], *query, ENTITIES)
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-        assert torch.equal(found, net(parts, *asked, ENTITIES))
-        other = net(parts, *asked, ENTITIES, background=[background[0] + 1, background[1]])
+        assert torch.equal(found, net(parts, *query, ENTITIES))
+        other = net(parts, *query, ENTITIES, background=[background[0] + 1, background[1]])
     assert not torch.allclose(found, other)
 
 
@@ -104,4 +103,4 @@ def test_a_frontier_is_all_that_is_near_and_its_sums_are_those_of_all_edges(coun
         vectors = torch.randn(known, 4, generator=seeded(layer))
         table = torch.zeros(entities, 3, 4).index_put(tuple(one[:known] for one in places), vectors)
         wanted = message_sums(parts, table, scales, entities)[tuple(one[:reached] for one in places)]
-        torch.testing.assert_close(frontier_message_sums(frontier, layer, vectors, scales), wanted)
+        torch.testing.assert_close(frontier.message_sums(layer, vectors, scales), wanted)

@@ -16,7 +16,7 @@ from nn_oracle import one_thread
 from propagation_oracle import RELATIONS, all_scores_by_hand, drawn, edges_of, network_of, seeded
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
-ENTITIES = 14  # of whom two have no edges
+ENTITIES = 14  # two of which have no edges
 KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 SOURCES, QUERIES = torch.tensor([0, 5, 5, 13, 11]), torch.tensor([0, 2, 4, 1, 1])
 

@@ -50,7 +50,7 @@ class Watched(PropagationTrainer):
         return super()._loss(batch)
 
     @property
-    def asked(self) -> list[tuple[int, int, int]]:
+    def last_queries(self) -> list[tuple[int, int, int]]:
         columns = self.last.sources, self.last.queries, self.last.answers
         return list(zip(*(one.tolist() for one in columns), strict=True))
 
@@ -69,7 +69,7 @@ def test_no_fact_answers_for_itself_and_every_other_time_no_parallel_one_does(nu
     )
     trainer = Watched(dataset.observed, len(dataset.entities), 40, 0, CPU)
     trainer.step(number)
-    assert len(trainer.asked) == 8
+    assert len(trainer.last_queries) == 8
     shown, edges = trainer.last.weights > 0, trainer.edges
     visible = set(
         zip(
@@ -77,11 +77,11 @@ def test_no_fact_answers_for_itself_and_every_other_time_no_parallel_one_does(nu
         )
     )
     size = trainer.graph.num_relations
-    for entity, relation, answer in trainer.asked:
+    for entity, relation, answer in trainer.last_queries:
         assert (entity, relation, answer) not in visible
         assert (answer, (relation + size) % (2 * size), entity) not in visible
     joined = pairs_between([(row, column) for row, _, column in visible])
-    parallel = [frozenset((entity, answer)) in joined for entity, _, answer in trainer.asked]
+    parallel = [frozenset((entity, answer)) in joined for entity, _, answer in trainer.last_queries]
     assert any(parallel) if number % 2 == 0 else not any(parallel)
     assert len(visible) >= 2 * (len(facts) - 2 * 8)  # and all others are
     # What is masked twice over, as one of two facts that join the same pair, is masked once.
@@ -100,7 +100,7 @@ def test_an_answer_without_any_edge_left_is_not_asked_for(monkeypatch):
     joined = set()
     for number in range(0, 14, 2):
         if trainer.step(number):
-            joined |= {(answer,) for _, _, answer in trainer.asked}
+            joined |= {(answer,) for _, _, answer in trainer.last_queries}
     assert joined <= {(dataset.entities.id(name),) for name in ("y0", "y1", "x0", "x1")} and joined
 
 

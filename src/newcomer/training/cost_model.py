@@ -64,8 +64,6 @@ def _sampled_distances(observed: Graph, num_entities: int) -> Iterator[Ids]:
 
 def _embedding_seconds(dataset: InductiveDataset, config: Config) -> float:
     """Seconds that training the embeddings takes, in one phase."""
-    training, everyone = config.training, int(dataset.is_seen.sum())
-    compared = (
-        min(everyone, training.softmax_negatives or everyone) if config.model.answers_by_input else training.negatives
-    )
+    training, seen = config.training, int(dataset.is_seen.sum())
+    compared = min(seen, training.softmax_negatives or seen) if config.model.answers_by_input else training.negatives
     return NUMBER * training.epochs * len(dataset.observed) * compared * config.model.dim

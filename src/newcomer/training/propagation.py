@@ -6,8 +6,8 @@ another fact joins the two, the answer is plain, and nothing would be learned of
 
 A query whose answer is left without any edge teaches nothing: it would be known by that.
 
-On a GPU a step is a few hundred small operations, each of which takes longer to ask for than to do. So they are
-recorded once, with room for as many queries as a step has, and asked for as one from then on.
+On a GPU a step is a few hundred small operations, each of which takes longer to start than to do. So they are recorded
+once, with room for as many queries as a step has, and started as one from then on.
 """
 
 import math
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 class PropagationTrainer:
     """A network and its optimiser; all randomness follows from the seed and the number of the step.
 
-    A ``sparse`` one trains on a CPU, wherever the rest does; unless told, what trains on a CPU is sparse.
+    A ``sparse`` one trains on a CPU, wherever the rest does; by default, what trains on a CPU is sparse.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ def frontier_cross_entropy(frontier: Frontier, scores: Tensor, others: Tensor, a
     masked_scores = scores + pair_mask
     count, num_entities = mask.shape
     reached = torch.bincount(queries[pair_mask == 0], minlength=count)
-    # Where messages reach everyone, there still is one more candidate: newcomers are, whom nothing leads to.
+    # Where messages reach all entities, there still is one more candidate: there are newcomers without any edge.
     others_left = (num_entities - torch.isinf(mask).sum(dim=1) - reached).clamp(min=1)
     with torch.no_grad():
         highest = others.scatter_reduce(0, queries, masked_scores, "amax")

@@ -33,7 +33,7 @@ Fact = tuple[int, int, int]  # head, relation, tail
 
 
 class Question(NamedTuple):
-    """An answer to (source, oriented relation, ?), among so many entities, of whom the first are seen."""
+    """An answer to (source, oriented relation, ?), among so many entities, the first of which are seen."""
 
     source: int
     query: int
@@ -78,7 +78,7 @@ def attributed_chains(network: Propagation, parts: Sequence[PropagationEdges], q
 
     Of those along the same entities, by other facts between them, the first is given.
     """
-    if network.scales.is_cuda:  # a few queries, which a CPU can be asked as well
+    if network.scales.is_cuda:  # there are few queries, which a CPU can answer as well
         network, parts = deepcopy(network).cpu(), [one.on(torch.device("cpu")) for one in parts]
     with one_thread():
         candidates = candidate_chains(network, parts, question)

@@ -16,11 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from newcomer.models.propagation.edges import EdgeArrays, Floats, Ids, PropagationEdges
+from newcomer.models.propagation.edges import Floats, Ids, Messages, PropagationEdges
 from newcomer.models.sparse import Rows, weighted_sum
 
 MAX_PARTS = 3
-Parts = tuple[EdgeArrays, EdgeArrays, EdgeArrays]
+Part = tuple[Ids, Messages]  # where each row begins, and what it receives
+Parts = tuple[Part, Part, Part]
+NO_OFFSETS, NO_IDS = np.zeros(1, np.int64), np.empty(0, np.int64)
+NO_PART = NO_OFFSETS, Messages(NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.float32))
 
 
 def message_sums(parts: Sequence[PropagationEdges], vectors: Tensor, scales: Tensor, num_entities: int) -> Tensor:
@@ -31,10 +34,10 @@ def message_sums(parts: Sequence[PropagationEdges], vectors: Tensor, scales: Ten
 
 class _MessageSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, parts: Parts, vectors: Tensor, scales: Tensor, num_entities: int) -> Tensor:
+    def forward(ctx: Any, parts: Parts, vectors: Tensor, scales: Tensor, num_receivers: int) -> Tensor:
         ctx.parts = parts
         ctx.save_for_backward(vectors, scales)
-        return torch.from_numpy(_summed(parts, num_entities, _array(vectors), _array(scales)))
+        return torch.from_numpy(_summed(parts, num_receivers, _array(vectors), _array(scales)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -79,31 +82,37 @@ def messages_of(pairs: Pairs, edges: PropagationEdges, scales: Tensor) -> Pairs:
 
 
 class Frontier(NamedTuple):
-    """The pairs of entity and query that messages reach, and along what."""
+    """The pairs of entity and query that messages reach, and the messages, by their places among these pairs."""
 
     entities: Ids  # (pairs,)
     queries: Ids  # (pairs,)
     within: Ids  # (layers + 1,): how many pairs are at most so many edges from their source
-    senders: Ids  # (messages,): places among the pairs
-    receivers: Ids  # (messages,)
-    relations: Ids  # (messages,): the relation as the receiver sees it
+    messages: Messages
     sent: Ids  # (layers,): how many of the messages each layer has
+
+    def message_sums(self, layer: int, vectors: Tensor, scales: Tensor) -> Tensor:
+        """(pairs, d): for each pair that this layer reaches the sum of its messages."""
+        receivers, senders, relations, weights = self.messages
+        sent, reached = self.sent[layer], int(self.within[layer + 1])
+        messages = Messages(receivers[:sent], senders[:sent], relations[:sent], weights[:sent])
+        parts = (NO_OFFSETS, messages), NO_PART, NO_PART
+        result: Tensor = _MessageSums.apply(parts, vectors[:, None], scales, reached)  # type: ignore[no-untyped-call]
+        return result[:, 0]
 
 
 def find_frontier(parts: Sequence[PropagationEdges], sources: Ids, layers: int, num_entities: int) -> Frontier:
     """All pairs that messages from the sources, one of each query, reach in so many layers."""
-    (entities, queries, distance), messages = _walk(
-        _compiled(parts), sources, layers, num_entities, parts[0].num_relations
-    )
-    order = np.argsort(distance, kind="stable")
-    within = np.cumsum(np.bincount(distance, minlength=layers + 1)).astype(np.int64)
+    pairs, sent = _walk(_compiled(parts), sources, layers, num_entities, parts[0].num_relations)
+    order = np.argsort(pairs[2], kind="stable")
+    within = np.cumsum(np.bincount(pairs[2], minlength=layers + 1)).astype(np.int64)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    senders, receivers, relations = place[messages[0]], place[messages[1]], messages[2]
+    senders = place[sent[1]]
     by_sender = np.argsort(senders, kind="stable")
-    senders = senders[by_sender]
-    sent = np.searchsorted(senders, within[:layers]).astype(np.int64)
-    return Frontier(entities[order], queries[order], within, senders, receivers[by_sender], relations[by_sender], sent)
+    senders, weights = senders[by_sender], np.ones(len(senders), dtype=np.float32)
+    messages = Messages(place[sent[0]][by_sender], senders, sent[2][by_sender], weights)
+    of_layers = np.searchsorted(senders, within[:layers]).astype(np.int64)
+    return Frontier(pairs[0][order], pairs[1][order], within, messages, of_layers)
 
 
 def distances(parts: Sequence[PropagationEdges], source: int, layers: int, num_entities: int) -> Ids:
@@ -115,34 +124,10 @@ def distances(parts: Sequence[PropagationEdges], source: int, layers: int, num_e
     return found
 
 
-def frontier_message_sums(frontier: Frontier, layer: int, vectors: Tensor, scales: Tensor) -> Tensor:
-    """(pairs, d): for each pair that this layer reaches the sum of its messages."""
-    result: Tensor = _FrontierMessageSums.apply(frontier, layer, vectors, scales)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _FrontierMessageSums(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, frontier: Frontier, layer: int, vectors: Tensor, scales: Tensor) -> Tensor:
-        count = frontier.sent[layer]
-        ctx.messages = frontier.senders[:count], frontier.receivers[:count], frontier.relations[:count]
-        ctx.save_for_backward(vectors, scales)
-        sums = torch.zeros(int(frontier.within[layer + 1]), vectors.shape[1])
-        _add_messages(*ctx.messages, _array(vectors), _array(scales), sums.numpy())  # type: ignore[call-arg]
-        return sums
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        of_vectors, of_scales = (torch.zeros(one.shape) for one in ctx.saved_tensors)
-        tables = map(_array, (*ctx.saved_tensors, gradients[0]))
-        _add_gradients(*ctx.messages, *tables, of_vectors.numpy(), of_scales.numpy())  # type: ignore[call-arg]
-        return None, None, of_vectors, of_scales
-
-
 def _compiled(parts: Sequence[PropagationEdges]) -> Parts:
     """The parts for compiled loops, which take `MAX_PARTS` of them: the rest are empty."""
-    empty = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-    first, second, third = [one.arrays for one in parts] + [empty] * (MAX_PARTS - len(parts))
+    found = [(_array(one.rows.offsets), one.messages) for one in parts]
+    first, second, third = found + [NO_PART] * (MAX_PARTS - len(parts))
     return first, second, third
 
 
@@ -151,18 +136,18 @@ def _array(tensor: Tensor) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def _summed(parts: Parts, num_entities: int, vectors: Floats, scales: Floats) -> Floats:
+def _summed(parts: Parts, num_receivers: int, vectors: Floats, scales: Floats) -> Floats:
     queries, size = vectors.shape[1], vectors.shape[2]
-    sums = np.zeros((num_entities, queries, size), dtype=np.float32)  # made here: so it is none of the tables read
-    for offsets, columns, relations, weights in parts:
-        for row in range(len(offsets) - 1):
-            for edge in range(offsets[row], offsets[row + 1]):
-                if weights[edge] == 0.0:
-                    continue
-                column, relation, weight = columns[edge], relations[edge], weights[edge]
-                for query in range(queries):
-                    for i in range(size):
-                        sums[row, query, i] += weight * scales[relation, i] * vectors[column, query, i]
+    sums = np.zeros((num_receivers, queries, size), dtype=np.float32)  # made here: so it is none of the tables read
+    for _, (receivers, senders, relations, weights) in parts:
+        for message in range(len(receivers)):
+            receiver, sender = receivers[message], senders[message]
+            relation, weight = relations[message], weights[message]
+            if weight == 0.0:
+                continue
+            for query in range(queries):
+                for i in range(size):
+                    sums[receiver, query, i] += weight * scales[relation, i] * vectors[sender, query, i]
     return sums
 
 
@@ -171,17 +156,17 @@ def _gradients(parts: Parts, vectors: Floats, scales: Floats, gradient: Floats) 
     """The gradients of the vectors and of the scales, by that of the sums."""
     queries, size = vectors.shape[1], vectors.shape[2]
     of_vectors, of_scales = np.zeros_like(vectors), np.zeros_like(scales)
-    for offsets, columns, relations, weights in parts:
-        for row in range(len(offsets) - 1):
-            for edge in range(offsets[row], offsets[row + 1]):
-                if weights[edge] == 0.0:
-                    continue
-                column, relation, weight = columns[edge], relations[edge], weights[edge]
-                for query in range(queries):
-                    for i in range(size):
-                        slope = weight * gradient[row, query, i]
-                        of_vectors[column, query, i] += slope * scales[relation, i]
-                        of_scales[relation, i] += slope * vectors[column, query, i]
+    for _, (receivers, senders, relations, weights) in parts:
+        for message in range(len(receivers)):
+            receiver, sender = receivers[message], senders[message]
+            relation, weight = relations[message], weights[message]
+            if weight == 0.0:
+                continue
+            for query in range(queries):
+                for i in range(size):
+                    slope = weight * gradient[receiver, query, i]
+                    of_vectors[sender, query, i] += slope * scales[relation, i]
+                    of_scales[relation, i] += slope * vectors[sender, query, i]
     return of_vectors, of_scales
 
 
@@ -197,7 +182,7 @@ def _with_room(table: Ids, count: int) -> Ids:
 
 @numba.njit(nogil=True, cache=True)
 def _walk(parts: Parts, sources: Ids, layers: int, num_entities: int, num_relations: int) -> tuple[Ids, Ids]:
-    """(3, pairs): entity, query and distance from its source; (3, messages): sender and receiver, as places among these
+    """(3, pairs): entity, query and distance from its source; (3, messages): receiver and sender, as places among these
     pairs, and the relation as the receiver sees it. Query by query, nearest first.
     """
     place_of = np.full(num_entities, -1, dtype=np.int64)
@@ -211,48 +196,21 @@ def _walk(parts: Parts, sources: Ids, layers: int, num_entities: int, num_relati
         count += 1
         while sender < count and pairs[2, sender] < layers:
             entity, distance = pairs[0, sender], pairs[2, sender]
-            for offsets, columns, relations, weights in parts:
+            for offsets, (_, neighbors, relations, weights) in parts:
                 if entity >= len(offsets) - 1:
                     continue
                 for edge in range(offsets[entity], offsets[entity + 1]):
                     if weights[edge] == 0.0:
                         continue
-                    other = columns[edge]
+                    other = neighbors[edge]
                     if place_of[other] < first:
                         pairs = _with_room(pairs, count)
                         pairs[0, count], pairs[1, count], pairs[2, count] = other, query, distance + 1
                         place_of[other] = count
                         count += 1
                     messages = _with_room(messages, sent)
-                    messages[0, sent], messages[1, sent] = sender, place_of[other]
+                    messages[0, sent], messages[1, sent] = place_of[other], sender
                     messages[2, sent] = (relations[edge] + num_relations) % (2 * num_relations)
                     sent += 1
             sender += 1
     return pairs[:, :count], messages[:, :sent]
-
-
-@numba.njit(nogil=True, cache=True)
-def _add_messages(senders: Ids, receivers: Ids, relations: Ids, vectors: Floats, scales: Floats, sums: Floats) -> None:
-    for message in range(len(senders)):
-        sender, receiver, relation = senders[message], receivers[message], relations[message]
-        for i in range(vectors.shape[1]):
-            sums[receiver, i] += scales[relation, i] * vectors[sender, i]
-
-
-@numba.njit(nogil=True, cache=True)
-def _add_gradients(
-    senders: Ids,
-    receivers: Ids,
-    relations: Ids,
-    vectors: Floats,
-    scales: Floats,
-    gradient: Floats,
-    of_vectors: Floats,
-    of_scales: Floats,
-) -> None:
-    for message in range(len(senders)):
-        sender, receiver, relation = senders[message], receivers[message], relations[message]
-        for i in range(vectors.shape[1]):
-            slope = gradient[receiver, i]
-            of_vectors[sender, i] += slope * scales[relation, i]
-            of_scales[relation, i] += slope * vectors[sender, i]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,15 @@ from newcomer.models.sparse import Rows, row_sums, single_rows
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-EdgeArrays = tuple[Ids, Ids, Ids, Floats]  # offsets, columns, relations and weights
+
+
+class Messages(NamedTuple):
+    """Edges for compiled loops, as what is sent along them."""
+
+    receivers: Ids  # (messages,)
+    senders: Ids
+    relations: Ids  # oriented, as the receiver sees them
+    weights: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +50,10 @@ class PropagationEdges:
         return Rows(self.rows.offsets, every, len(every)).knowing(self.rows.row_ids(), self.rows.sizes)
 
     @cached_property
-    def arrays(self) -> EdgeArrays:
-        """The same for compiled loops, on a CPU."""
-        tensors = self.rows.offsets, self.rows.columns, self.relations, self.weights
-        offsets, columns, relations, weights = (one.contiguous().numpy() for one in tensors)
-        return offsets, columns, relations, weights
+    def messages(self) -> Messages:
+        """What each row receives, in the order of the edges, on a CPU."""
+        tensors = self.rows.row_ids(), self.rows.columns, self.relations, self.weights
+        return Messages(*(one.contiguous().numpy() for one in tensors))
 
     @cached_property
     def degrees(self) -> Tensor:

@@ -4,10 +4,10 @@ Sums of messages need no vector for each edge. Rows are cut into blocks of a few
 by one program in the order of its edges, then the blocks of a row: the same bits in every run. Vectors may have half
 the bits; sums are added up with all of them.
 
-The rest of a layer is one kernel each way. Plain steps write and read a dozen tables of (entities, queries, d); this
-reads two and writes one, and on the way back reads three and writes two. Gradients that all rows have a part in are
-summed up by a fixed number of programs, each over its own rows in their order, and then over the programs: the same
-bits in every run.
+The rest of a layer is one kernel forward and one backward. Plain operations write and read a dozen tables of (entities,
+queries, d); these read two and write one, and backward read three and write two. Gradients that all rows have a part
+in are summed up by a fixed number of programs, each over its own rows in their order, and then over the programs: the
+same bits in every run.
 """
 
 import os
@@ -29,7 +29,7 @@ LARGEST_QUERY_BLOCK = 8  # queries in a tile of a layer
 TILE_ROWS = 16  # entities times queries, of a tile: of more, a thread has too few registers for the products
 PRECISION = {torch.float32: "ieee", HALF: "tf32"}  # of products of matrices, by what vectors are kept in
 WARPS = {torch.float32: 4, HALF: 2}  # that share a tile
-PROGRAMS = 1056  # about so many on the way back: the buffers have a slot for each
+PROGRAMS = 1056  # about so many in a backward pass: the buffers have a slot for each
 
 
 def available() -> bool:
@@ -120,7 +120,7 @@ def updated(
 
 
 class _Updated(torch.autograd.Function):
-    """What the way back needs of the way there, it works out again."""
+    """The backward pass works out again what it needs of the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, *tables: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ A query (x, q, ?) is a vector ``z_q`` that starts at x:
     h_v := h_v + relu( norm( M [ h_v ; sign(s_v) log(1 + |s_v|) ; s_v / (1 + edges of v) ] ) )
 
 with products number by number, and the score of v is a small network of ``h_v`` and ``z_q``. So a candidate's score
-follows from the paths that lead to it, and no entity has a number of its own: a newcomer is treated as everybody is.
+follows from the paths that lead to it, and no entity has a number of its own: a newcomer is treated as any other.
 
 In a *sparse* network ``h_v`` stays zero until an edge leads to v from an entity that the query has reached. So a layer
 is worked out for these pairs of entity and query alone, and all other entities have the same score.
@@ -80,27 +80,26 @@ class Propagation(nn.Module):
         ``kept`` is what a GPU keeps vectors in between layers; for `newcomer.models.propagation.gpu.HALF` it must have
         kernels. ``background`` is what `background_of` gives for the parts, if that is known already.
 
-        Without gradients a CPU takes one query at a time, so that no score depends on what else is asked: products of
-        matrices round a row differently when there are more of them.
+        Without gradients a CPU takes one query at a time, so that no score depends on the others: products of matrices
+        round a row differently when there are more of them.
         """
-        if sources.is_cuda:
-            return self._on_gpu(parts, sources, queries, num_entities, kept)
-        if torch.is_grad_enabled():
-            return self._on_cpu(parts, sources, queries, num_entities, background)
+        if sources.is_cuda or torch.is_grad_enabled():
+            return self._together(parts, sources, queries, num_entities, kept, background)
         if background is None and not self.is_sparse:
             background = [self.background_of(one) for one in parts]
         scores = torch.empty(len(queries), num_entities)
         for place in range(len(queries)):
             one = slice(place, place + 1)
-            scores[one] = self._on_cpu(parts, sources[one], queries[one], num_entities, background)
+            scores[one] = self._together(parts, sources[one], queries[one], num_entities, kept, background)
         return scores
 
-    def _on_cpu(
+    def _together(
         self,
         parts: Sequence[PropagationEdges],
         sources: Tensor,
         queries: Tensor,
         num_entities: int,
+        kept: torch.dtype,
         background: Sequence[Tensor] | None,
     ) -> Tensor:
         if self.is_sparse:
@@ -109,22 +108,13 @@ class Propagation(nn.Module):
             return others[:, None].repeat(1, num_entities).index_put(places, scores)
         query_vectors = nn.functional.embedding(queries, self.queries)
         degrees = self._degrees(parts, num_entities)
-        vectors = self._first_two_layers(parts, sources, query_vectors, degrees, background)
-        for layer in range(2, LAYERS):
-            sums = message_sums(parts, vectors, self.scales[layer], num_entities)
-            vectors = self.updated(layer, vectors, sums, sources, query_vectors, degrees)
-        return self.readout(vectors, query_vectors)
-
-    def _on_gpu(
-        self, parts: Sequence[PropagationEdges], sources: Tensor, queries: Tensor, num_entities: int, kept: torch.dtype
-    ) -> Tensor:
-        """All entities in all layers: a GPU is done with them before it is told to take only a few."""
-        query_vectors = nn.functional.embedding(queries, self.queries)
-        degrees = self._degrees(parts, num_entities)
-        start = sources, torch.arange(len(queries), device=queries.device)
-        empty = query_vectors.new_zeros(num_entities, len(queries), DIM, dtype=kept)
-        vectors = empty.index_put(start, query_vectors.to(kept))
-        for layer in range(LAYERS):
+        if sources.is_cuda:  # which is done with all entities before it is told to take only a few
+            start = sources, torch.arange(len(queries), device=queries.device)
+            vectors = query_vectors.new_zeros(num_entities, len(queries), DIM, dtype=kept)
+            vectors, done = vectors.index_put(start, query_vectors.to(kept)), 0
+        else:
+            vectors, done = self._first_two_layers(parts, sources, query_vectors, degrees, background), 2
+        for layer in range(done, LAYERS):
             sums = message_sums(parts, vectors, self.scales[layer], num_entities)
             vectors = self.updated(layer, vectors, sums, sources, query_vectors, degrees)
         return self.readout(vectors, query_vectors)
@@ -135,11 +125,16 @@ class Propagation(nn.Module):
 
     def readout(self, vectors: Tensor, query_vectors: Tensor) -> Tensor:
         """(queries, entities): the scores of vectors, (entities, queries, d)."""
-        # The network of [h_v ; z_q], without a copy of z_q for every v.
-        weight, kept = self.first.weight, vectors.dtype
-        of_query = nn.functional.linear(query_vectors, weight[:, DIM:], self.first.bias)
-        inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM].to(kept)) + of_query.to(kept))
-        return nn.functional.linear(inner.to(query_vectors.dtype), self.last)[:, :, 0].T
+        return self._scored(vectors, self._of_query(query_vectors)).T
+
+    def _of_query(self, query_vectors: Tensor) -> Tensor:
+        """(queries, 2 d): what a query adds to the readout: there is no copy of it for every entity."""
+        return nn.functional.linear(query_vectors, self.first.weight[:, DIM:], self.first.bias)
+
+    def _scored(self, vectors: Tensor, of_query: Tensor) -> Tensor:
+        inner = nn.functional.linear(vectors, self.first.weight[:, :DIM].to(vectors.dtype))
+        inner = torch.relu(inner + of_query.to(vectors.dtype))
+        return nn.functional.linear(inner.to(of_query.dtype), self.last)[..., 0]
 
     def frontier_scores(
         self, parts: Sequence[PropagationEdges], sources: Tensor, queries: Tensor, num_entities: int
@@ -151,18 +146,15 @@ class Propagation(nn.Module):
         degrees = self._degrees(parts, num_entities)[torch.from_numpy(frontier.entities)]
         for layer, count in enumerate(frontier.within[1:].tolist()):
             gate = self._gate(layer, query_vectors)[query_of[:count]]
-            sums = cpu.frontier_message_sums(frontier, layer, vectors, self.scales[layer])
-            sums = sums + _padded(query_vectors, count)
+            sums = frontier.message_sums(layer, vectors, self.scales[layer]) + _padded(query_vectors, count)
             vectors = _padded(vectors, count)
             vectors = self._added(layer, vectors, self._mixed(layer, vectors, sums * gate, degrees[:count]))
-        weight = self.first.weight
-        of_query = nn.functional.linear(query_vectors, weight[:, DIM:], self.first.bias)
-        inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM]) + of_query[query_of])
-        scores, others = (nn.functional.linear(one, self.last)[:, 0] for one in (inner, torch.relu(of_query)))
-        return frontier, scores, others
+        of_query = self._of_query(query_vectors)
+        others = nn.functional.linear(torch.relu(of_query), self.last)[:, 0]
+        return frontier, self._scored(vectors, of_query[query_of]), others
 
     def background_of(self, edges: PropagationEdges) -> Tensor:
-        """(rows, d): the sums of the second layer if no query had reached anybody."""
+        """(rows, d): the sums of the second layer of entities that no query has reached."""
         by_relation = Rows(edges.rows.offsets, edges.relations, 2 * self.num_relations)
         return weighted_sum(by_relation, edges.weights, self.scales[1]) * self._unreached()
 
