@@ -36,12 +36,13 @@ from nn_oracle import one_thread
 from test_hearing import facts_of
 from test_predictor import ATLANTIS, BLENDED, HEARING, forgetful, model, table
 from test_similarity import ENTITIES, FACT, RELATIONS, SEEN
-from test_wide import CPU, KINDS, ids, network_of, wide
+from test_wide import CPU, ids, network_of, wide
 from training_world import FOLDED
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 PATHS = (*FOLDED, *BLENDED, "model.propagation=yes", "training.propagation_steps=9")
 OVER_ALL = (*PATHS, HEARING, "model.propagate_newcomers=yes")
+KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 MODELS = pytest.mark.parametrize("changes", [PATHS, OVER_ALL], ids=["own facts", "all facts"])
 FACTS = st.sets(FACT, min_size=4, max_size=20)
 ENTITY, RELATION = st.integers(0, ENTITIES - 1), st.integers(0, 2 * RELATIONS - 1)
@@ -53,40 +54,42 @@ def edges_of(facts: list[Fact], size: int = ENTITIES, relations: int = RELATIONS
 
 
 def in_parts(facts: set[Fact]) -> list[PropagationEdges]:
-    """All edges, in two parts of which the first has fewer rows; one fact is hidden."""
+    """All edges, in two parts of which the first has fewer rows; one fact is masked."""
     late = [fact for fact in sorted(facts) if max(fact[0], fact[2]) >= SEEN]
     first, second = edges_of(sorted(facts - set(late)), SEEN), edges_of(late)
     return without([first, second], sorted(facts)[:1])
 
 
-def said(network: Propagation, question: Question, steps: Tensor, by_layer: list[tuple[Messages, Tensor]]) -> Tensor:
-    """The answer's log share, in doubles, by messages that may weigh something else in each layer."""
-    asked, source = network.queries[[question.query]], torch.tensor([question.source])
-    vectors = torch.zeros(question.num_entities, 1, asked.shape[1], dtype=torch.float64)
-    vectors[source, 0] = asked
-    sizes = 1 + torch.bincount(torch.from_numpy(by_layer[0][0].receivers), minlength=question.num_entities)
+def log_probability_by_hand(
+    network: Propagation, question: Question, distance: Tensor, by_layer: list[tuple[Messages, Tensor]]
+) -> Tensor:
+    """The answer's log probability, in doubles, by messages that may weigh something else in each layer."""
+    query_vectors, source = network.queries[[question.query]], torch.tensor([question.source])
+    vectors = torch.zeros(question.num_entities, 1, query_vectors.shape[1], dtype=torch.float64)
+    vectors[source, 0] = query_vectors
+    degrees = 1 + torch.bincount(torch.from_numpy(by_layer[0][0].receivers), minlength=question.num_entities)
     for layer, (edges, weights) in enumerate(by_layer):
         senders, receivers, relations = map(torch.from_numpy, edges)
-        told = network.scales[layer][relations] * vectors[senders, 0] * weights[:, None]
-        sums = torch.zeros_like(vectors).index_add(0, receivers, told[:, None])
-        vectors = network.updated(layer, vectors, sums, source, asked, sizes)
+        messages = network.scales[layer][relations] * vectors[senders, 0] * weights[:, None]
+        sums = torch.zeros_like(vectors).index_add(0, receivers, messages[:, None])
+        vectors = network.updated(layer, vectors, sums, source, query_vectors, degrees)
         if network.is_sparse:
-            vectors = vectors * (steps <= layer + 1)[:, None, None]
-    scores = network.readout(vectors, asked)[0]
+            vectors = vectors * (distance <= layer + 1)[:, None, None]
+    scores = network.readout(vectors, query_vectors)[0]
     return scores[question.answer] - torch.logsumexp(scores[: question.num_seen], dim=0)
 
 
 @KINDS
 @hypothesis_settings(max_examples=8)
 @given(FACTS, ENTITY, RELATION, ENTITY)
-def test_edges_matter_as_finite_differences_say(silent, facts, entity, relation, answer):
+def test_importances_are_finite_differences(sparse, facts, entity, relation, answer):
     question, parts = Question(entity, relation, answer, ENTITIES, SEEN), in_parts(facts)
-    network, edges = network_of(RELATIONS, silent), messages_along(parts)
+    network, edges = network_of(RELATIONS, sparse), messages_along(parts)
     trace = traced(network, parts, question)
     found = [importances(network, trace, layer, edges) for layer in range(LAYERS)]
     network = network.double()
     ones = torch.ones(len(edges.senders), dtype=torch.float64)
-    steps = torch.from_numpy(distances(parts, entity, LAYERS, ENTITIES))
+    distance = torch.from_numpy(distances(parts, entity, LAYERS, ENTITIES))
     with torch.no_grad():
         for layer in range(LAYERS):
             for edge in range(len(ones)):
@@ -95,15 +98,15 @@ def test_edges_matter_as_finite_differences_say(silent, facts, entity, relation,
                     weights = ones.clone()
                     weights[edge] += change
                     by_layer = [(edges, weights if one == layer else ones) for one in range(LAYERS)]
-                    sides.append(float(said(network, question, steps, by_layer)))
+                    sides.append(float(log_probability_by_hand(network, question, distance, by_layer)))
                 assert found[layer][edge] == pytest.approx((sides[1] - sides[0]) / 2e-5, rel=1e-2, abs=1e-4)
 
 
 @KINDS
 @hypothesis_settings(max_examples=25)
 @given(FACTS, ENTITY, RELATION, ENTITY)
-def test_what_is_traced_is_what_the_network_says(silent, facts, entity, relation, answer):
-    network, parts = network_of(RELATIONS, silent), in_parts(facts)
+def test_a_trace_has_the_scores_of_the_network(sparse, facts, entity, relation, answer):
+    network, parts = network_of(RELATIONS, sparse), in_parts(facts)
     with torch.no_grad():
         scores = network(parts, torch.tensor([entity]), torch.tensor([relation]), ENTITIES)[0]
     wanted = scores - torch.logsumexp(scores[:SEEN], dim=0)
@@ -112,7 +115,7 @@ def test_what_is_traced_is_what_the_network_says(silent, facts, entity, relation
 
 
 def check_chain(facts: tuple[tuple, ...], known: set, entity: object, answer: object) -> None:
-    """Known facts that lead from the one to the other, by nobody twice."""
+    """Known facts that lead from the one to the other, no entity twice."""
     assert 1 <= len(facts) <= LAYERS and set(facts) <= known
     at = [entity]
     for head, _, tail in facts:
@@ -124,8 +127,8 @@ def check_chain(facts: tuple[tuple, ...], known: set, entity: object, answer: ob
 @KINDS
 @hypothesis_settings(max_examples=25)
 @given(FACTS, ENTITY, RELATION, ENTITY)
-def test_ways_are_chains_and_a_loss_is_what_is_said_without_their_facts(silent, facts, entity, relation, answer):
-    network = network_of(RELATIONS, silent)
+def test_chains_lead_to_the_answer_and_a_loss_is_that_without_their_facts(sparse, facts, entity, relation, answer):
+    network = network_of(RELATIONS, sparse)
     paths = wide(facts, network)
     before = paths.scores(ids(entity), ids(relation))[0]
     found = paths.ways(entity, relation, answer)
@@ -140,12 +143,12 @@ def test_ways_are_chains_and_a_loss_is_what_is_said_without_their_facts(silent, 
 
 
 def everything() -> AbstractContextManager[object]:
-    """All ways are kept, tried and told, whatever they lose."""
+    """All chains are kept, measured and given, whatever they lose."""
     return patch.multiple(attribution, MAX_CANDIDATES=300, MAX_CHAINS=300, MIN_LOSS=-np.inf)
 
 
 def all_chains(facts: set[Fact], at: list[int], answer: int) -> Iterator[tuple[Fact, ...]]:
-    """Every chain of at most so many facts as there are layers, by nobody twice."""
+    """Every chain of at most so many facts as there are layers, no entity twice."""
     if at[-1] == answer:
         yield ()
     elif len(at) <= LAYERS:
@@ -158,7 +161,7 @@ def all_chains(facts: set[Fact], at: list[int], answer: int) -> Iterator[tuple[F
 
 
 def pairs_of(facts: tuple[Fact, ...]) -> tuple[tuple[int, ...], ...]:
-    """The pairs of entities that facts tie."""
+    """The pairs of entities that facts join."""
     return tuple(tuple(sorted(fact[::2])) for fact in facts)
 
 
@@ -178,8 +181,8 @@ def best_mean(network: Propagation, trace: Trace, facts: tuple[Fact, ...], sourc
 @KINDS
 @hypothesis_settings(max_examples=25)
 @given(st.sets(FACT, min_size=4, max_size=12), ENTITY, RELATION, ENTITY)
-def test_all_ways_there_are_can_be_found_and_those_that_matter_most_come_first(silent, facts, entity, relation, answer):
-    network, parts = network_of(RELATIONS, silent), [edges_of(sorted(facts))]
+def test_all_chains_can_be_found_and_the_most_important_come_first(sparse, facts, entity, relation, answer):
+    network, parts = network_of(RELATIONS, sparse), [edges_of(sorted(facts))]
     question = Question(entity, relation, answer, ENTITIES, SEEN)
     chains = [] if entity == answer else list(all_chains(facts, [entity], answer))
     with everything():
@@ -198,17 +201,17 @@ def test_all_ways_there_are_can_be_found_and_those_that_matter_most_come_first(s
 
 @KINDS
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_the_only_way_is_found(silent, length):
+def test_the_only_chain_is_found(sparse, length):
     chain = [(0, 0, 1), (2, 1, 1), (2, 2, 3), (4, 0, 3)][:length]
     aside = [(5, 1, 6), (6, 0, 7), (0, 2, 5)]
     question = Question(0, 1, length, ENTITIES, SEEN)
-    assert candidate_chains(network_of(RELATIONS, silent), [edges_of([*aside, *chain])], question) == [tuple(chain)]
+    assert candidate_chains(network_of(RELATIONS, sparse), [edges_of([*aside, *chain])], question) == [tuple(chain)]
 
 
 @KINDS
-def test_of_parallel_facts_those_that_are_missed_most_are_told(silent):
+def test_of_parallel_facts_those_of_the_greatest_loss_are_given(sparse):
     facts = [(0, 0, 1), (1, 0, 0), (0, 2, 1), (1, 1, 2), (0, 1, 3), (3, 0, 2)]
-    network, parts, question = network_of(RELATIONS, silent), [edges_of(facts)], Question(0, 1, 2, ENTITIES, SEEN)
+    network, parts, question = network_of(RELATIONS, sparse), [edges_of(facts)], Question(0, 1, 2, ENTITIES, SEEN)
     whole = attribution.log_probability(network, parts, question)
     losses = dict[tuple[tuple[int, ...], ...], list[float]]()
     for chain in candidate_chains(network, parts, question):
@@ -222,15 +225,15 @@ def test_of_parallel_facts_those_that_are_missed_most_are_told(silent):
 
 
 @KINDS
-def test_who_is_too_far_or_asked_about_itself_has_no_way(silent):
+def test_no_chain_leads_too_far_or_back_to_the_source(sparse):
     facts = [(at, 0, at + 1) for at in range(5)]
-    network, edges = network_of(RELATIONS, silent), edges_of(facts)
+    network, edges = network_of(RELATIONS, sparse), edges_of(facts)
     assert attributed_chains(network, [edges], Question(0, 1, 5, ENTITIES, SEEN)) == []
     assert attributed_chains(network, [edges], Question(0, 1, 0, ENTITIES, SEEN)) == []
     assert attributed_chains(network, [edges], Question(0, 1, ENTITIES - 1, ENTITIES, SEEN)) == []
 
 
-def test_a_relation_that_nobody_seen_has_is_not_asked_for_ways():
+def test_an_unknown_relation_has_no_chains():
     network = network_of(RELATIONS, told=2)
     paths = wide({(0, 0, 1), (1, 1, 2), (6, 0, 1), (6, 2, 2)}, network)
     assert paths.ways(6, 2, 1) == paths.ways(6, 2 + RELATIONS, 1) == []
@@ -238,7 +241,7 @@ def test_a_relation_that_nobody_seen_has_is_not_asked_for_ways():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_network_on_a_gpu_stays_there_and_tells_the_same_ways():
+def test_a_network_on_a_gpu_stays_there_and_has_the_same_chains():
     facts = {(0, 0, 1), (1, 1, 2), (6, 0, 1), (6, 2, 3), (3, 1, 2), (6, 1, 4)}
     there = wide(facts, network_of(RELATIONS), torch.device("cuda"))
     with everything():
@@ -246,7 +249,7 @@ def test_a_network_on_a_gpu_stays_there_and_tells_the_same_ways():
     assert found == wanted and len(found) == 2 and there.network.scales.is_cuda
 
 
-def test_hidden_facts_are_hidden_from_both_ends_and_no_others():
+def test_masked_facts_are_masked_from_both_ends_and_no_others():
     facts = [(0, 0, 1), (1, 0, 0), (0, 1, 1), (1, 2, 7), (7, 2, 1)]
     parts = [edges_of(facts[:3], 3), edges_of(facts[3:])]
     found = messages_along(without(parts, [(0, 0, 1), (7, 2, 1)]))
@@ -256,8 +259,8 @@ def test_hidden_facts_are_hidden_from_both_ends_and_no_others():
 
 
 @KINDS
-def test_later_facts_are_ways_and_gone_ones_are_not(silent):
-    paths = wide({(0, 0, 1), (6, 0, 1), (6, 1, 2)}, network_of(RELATIONS, silent))
+def test_later_facts_are_in_chains_and_removed_ones_are_not(sparse):
+    paths = wide({(0, 0, 1), (6, 0, 1), (6, 1, 2)}, network_of(RELATIONS, sparse))
     with everything():
         assert [way.facts for way in paths.ways(6, 1, 0)] == [((6, 0, 1), (0, 0, 1))]
         later = paths.since(TripleArray.of([(ENTITIES, 0, 0)]), ids(6))
@@ -292,7 +295,7 @@ def ways_of(
 
 
 @MODELS
-def test_ways_are_told_by_name_and_lose_what_paths_say_without_their_facts(changes):
+def test_chains_have_names_and_lose_what_is_lost_without_their_facts(changes):
     predictor = model(*changes)
     predictor.add([*ATLANTIS, ("q0", "knows", "Atlantis")])
     mind, state, names = predictor._mind, predictor._state, predictor._mind.names
@@ -315,7 +318,7 @@ def test_ways_are_told_by_name_and_lose_what_paths_say_without_their_facts(chang
 
 
 @MODELS
-def test_to_ask_for_ways_changes_nothing_and_threads_change_no_way(changes):
+def test_attribution_changes_nothing_and_threads_change_no_chain(changes):
     predictor = forgetful(*changes)
     predictor.add(ATLANTIS)
     before = table(predictor, ["Atlantis", "p00"], ["land1", "p02", "Atlantis"])
@@ -330,7 +333,7 @@ def test_to_ask_for_ways_changes_nothing_and_threads_change_no_way(changes):
 
 
 @MODELS
-def test_a_newcomer_that_nothing_leads_to_has_no_way(changes):
+def test_a_newcomer_that_nothing_leads_to_has_no_chain(changes):
     predictor = forgetful(*changes)
     predictor.add([*ATLANTIS, ("island", "city_in", "rock")])
     found = {one.entity: one.because.ways for one in predictor.tails("Atlantis", "knows", k=60)}
@@ -339,7 +342,7 @@ def test_a_newcomer_that_nothing_leads_to_has_no_way(changes):
 
 
 @MODELS
-def test_ways_from_a_seen_entity(changes):
+def test_chains_from_a_seen_entity(changes):
     predictor = model(*changes)
     some = ways_of(predictor, "p00", k=20)
     assert any(some.values())
@@ -348,6 +351,6 @@ def test_ways_from_a_seen_entity(changes):
             check_chain(way.facts, facts_of(predictor), "p00", answer)
 
 
-def test_a_model_without_paths_has_no_ways():
+def test_a_model_without_propagation_has_no_chains():
     for changes in ((), (*FOLDED, *BLENDED), (*FOLDED, *BLENDED, HEARING)):
         assert model(*changes).tails("q0", "citizen_of")[0].because.ways == ()
