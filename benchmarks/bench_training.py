@@ -23,6 +23,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from newcomer.models.embedding.encoders import VNEncoder
 from torch import Tensor
 
 from harness import Bar, Child, data_folder, finish, in_child
@@ -30,17 +31,15 @@ from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models import sparse
-from newcomer.models.edges import Edges
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.vn.encoder import VNEncoder
-from newcomer.models.vn.layers import StructureLayer
+from newcomer.models.vn.layers import Edges, StructureLayer
 from newcomer.training import embedding as loop
 from newcomer.training.checkpoint import Figures, RunState
 from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import Listener, fit
 from newcomer.training.preparation import prepare
 from newcomer.training.propagation import PropagationTrainer
-from newcomer.training.runtime import deterministic
+from newcomer.training.runtime import steady
 
 CPU = torch.device("cpu")
 DATA, PRESET, EPOCHS = "fb15k-subject-10", "paper-fb15k", 2
@@ -55,13 +54,13 @@ FANOUT, FANOUT_BAR = 3, 1.0  # memory of a step with neighbours drawn, of that w
 LABELS, BACKWARD, REST = "virtual labels", "backward, the rest", "everything else"
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (Trainer, "epoch", REST),
-    (Trainer, "_queries", "drawing facts and negatives"),
-    (Trainer, "_weights_without", "hiding facts, edges"),
+    (Trainer, "_questions", "drawing facts and negatives"),
+    (Trainer, "_without", "hiding facts, edges"),
     (GraphTensors, "edges", "hiding facts, edges"),
-    (Trainer, "_simulate_newcomers", "choosing simulated newcomers"),
+    (Trainer, "_practise", "choosing who practises"),
     (VNEncoder, "states", "structure layers"),
-    (VNEncoder, "extend", "structure layers of simulated newcomers"),
-    (VNEncoder, "states_with_newcomers", "structure layers, both at once"),
+    (VNEncoder, "extend", "structure layers of practice newcomers"),
+    (VNEncoder, "together", "structure layers, both at once"),
     (loop, "soft_labels", LABELS),
     (VNEncoder, "embed", "query layer"),
     (Trainer, "_virtual_loss", "decoder and loss"),
@@ -129,9 +128,9 @@ def watched(watch: Stopwatch) -> Iterator[None]:
     with ExitStack() as patches:
         for owner, name, part in PARTS:
             patches.enter_context(mock.patch.object(owner, name, watch.wrapped(getattr(owner, name), part)))
-        kind = sparse._WeightedSum
-        for name, method in _sums(watch, kind).items():
-            patches.enter_context(mock.patch.object(kind, name, staticmethod(method)))
+        for kind in (sparse._WeightedSum, sparse._LookedUpSum):
+            for name, method in _sums(watch, kind).items():
+                patches.enter_context(mock.patch.object(kind, name, staticmethod(method)))
         yield
 
 
@@ -192,7 +191,7 @@ def epoch(threads: int) -> list[Bar]:
 def layer_on(edges: Edges, num_relations: int, dim: int) -> tuple[Callable[[], Outcome], Callable[[], Outcome]]:
     """One layer, forward and backward, by the sparse product and by a vector for each edge."""
     generator, device = torch.Generator().manual_seed(0), edges.weights.device
-    layer = StructureLayer(num_relations, dim, generator=generator).to(device)
+    layer = StructureLayer(num_relations, dim, normalise=True, generator=generator).to(device)
     with torch.no_grad():
         layer.alpha.uniform_(0.5, 1.5)
     size = (edges.rows.num_rows, dim)
@@ -251,9 +250,9 @@ def nearby_paths() -> Bar:
     vocabularies = (Vocabulary(map(str, range(many))) for many in (count, 10))
     graph = Graph.build(next(vocabularies), next(vocabularies), TripleArray(heads, relations, tails))
     taken = []
-    for silent in (True, False):
-        with deterministic(CPU, 1):
-            trainer = PropagationTrainer(graph, count, 100, 0, CPU, silent)
+    for is_sparse in (True, False):
+        with steady(CPU, 1):
+            trainer = PropagationTrainer(graph, count, 100, 0, CPU, is_sparse)
             trainer.step(0)
             taken.append(best_processor_seconds(2, functools.partial(trainer.step, 1)))
     detail = f"{1000 * taken[1]:.0f} ms against {1000 * taken[0]:.0f} ms, {len(graph):,} facts, {count:,} entities"
@@ -289,7 +288,7 @@ def take_steps(facts: int, fanout: int | None = None) -> None:
     graph = made_up(facts, np.random.default_rng(0))
     training_graph = build_graph_tensors(graph, graph.num_entities, None, CPU)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew: building the graph is no step
-    with deterministic(CPU, 1):
+    with steady(CPU, 1):
         trainer = _FewSteps(step_settings(facts, fanout), training_graph, CPU)
         seconds = best_processor_seconds(3, lambda: trainer.epoch(0)) / STEPS
     print(json.dumps({"seconds": seconds, "bytes": memory("VmHWM") - idle, "triples": len(graph)}))
@@ -353,7 +352,7 @@ def drawn_neighbours(facts: int, whole: dict[str, float]) -> list[Bar]:
 def fanout_matters() -> bool:
     graph = made_up(10 * FACTS_A_BATCH, np.random.default_rng(0))
     training_graph = build_graph_tensors(graph, graph.num_entities, None, CPU)
-    with deterministic(CPU, 1):
+    with steady(CPU, 1):
         settings = (step_settings(len(graph), fanout) for fanout in (None, 1))
         losses = {_FewSteps(config, training_graph, CPU).epoch(0).loss for config in settings}
     return len(losses) > 1

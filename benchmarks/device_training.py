@@ -1,9 +1,9 @@
-"""Training on a GPU: epochs of the paper's settings, their parts, sparse products against the memory's speed, paths.
+"""Training on a GPU: epochs of the paper's settings and their parts, sparse products and memory, propagation.
 
     PYTHONPATH=src python benchmarks/device_training.py DATA --out figures.json [--full]
 
 DATA is a data set's folder or name. The bars are those of FB15K Subject-10 on an H200 that does nothing else; on a
-processor (``--device cpu``) it is a rehearsal without bars. ``--full`` adds a whole fit: search with validation, then
+CPU (``--device cpu``) it is a rehearsal without bars. ``--full`` adds a whole fit: search with validation, then
 the final model. What is measured is written after each part, so that a run that is cut short leaves its first parts.
 
 Bytes of a sparse product, two ways:
@@ -31,8 +31,7 @@ from newcomer.data import load_dataset
 from newcomer.graph import InductiveDataset
 from newcomer.models.device import DEVICES, choose_device
 from newcomer.models.embedding.graph_tensors import GraphTensors
-from newcomer.models.propagation import gpu as fused
-from newcomer.models.propagation import gpu_layer as fused_layer
+from newcomer.models.propagation import gpu
 from newcomer.models.sparse import Rows, weighted_sum
 from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import Fitted, Listener, fit
@@ -45,8 +44,8 @@ COPIED_BYTES = {"cuda": 1 << 31, "cpu": 1 << 26}
 MADE_UP_EDGES = {"cuda": 20_000_000, "cpu": 200_000}  # vectors far beyond any cache of the GPU
 EDGES_AN_ENTITY = 20
 ROUNDS, CALLS = 5, 10
-PATH_STEPS = {"cuda": 60, "cpu": 1}
-BY_KERNELS = 0.5  # of the seconds that a step of paths takes with a vector for each edge
+PROPAGATION_STEPS = {"cuda": 60, "cpu": 1}
+BY_KERNELS = 0.5  # of the seconds that a step of propagation takes by plain formulas
 
 
 class Report:
@@ -84,9 +83,7 @@ class Report:
 
 
 def machine(device: torch.device) -> str:
-    return (
-        torch.cuda.get_device_name(device) if device.type == "cuda" else f"processor, {torch.get_num_threads()} threads"
-    )
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
 
 
 class Stages(Listener):
@@ -105,7 +102,7 @@ class Stages(Listener):
 
 
 def wait_for(device: torch.device) -> Callable[[], None]:
-    """A function that returns when the device has done all it was told."""
+    """A function that returns when the device has done all its work."""
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
 
@@ -123,7 +120,7 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
 
 
 def epochs(dataset: InductiveDataset, config: Config, report: Report) -> Fitted:
-    """A fit of a few epochs without validation; an epoch ends with its loss on the processor, so nothing is pending."""
+    """A fit of a few epochs without validation; an epoch ends with its loss on the CPU, so nothing is pending."""
     short = with_overrides(config, [f"training.epochs={EPOCHS}", "training.validation_rate=0"])
     stages = Stages()
     fitted = fit(dataset, short, device=report.device.type, report=stages)
@@ -216,22 +213,22 @@ def product_bytes(rows: Rows, values: Tensor, vectors: Tensor) -> tuple[int, int
     return both + entries * a_vector, both + rows.width * a_vector
 
 
-def paths(dataset: InductiveDataset, report: Report) -> None:
-    """A step of learning what paths say: by kernels, where there are any, and beside it with a vector for each edge."""
-    found = {"as it is": path_steps(dataset, report.device)}
-    if report.device.type == "cuda" and fused.available():
-        again = path_steps(dataset, report.device)
-        with patch.object(fused, "_kernels", lambda: None), patch.object(fused_layer, "_kernels", lambda: None):
-            found["by edges"] = path_steps(dataset, report.device)
-        taken, others = found["as it is"]["seconds"], found["by edges"]["seconds"]
-        report.bar(Bar("a step of paths by kernels, of one by edges", taken / others, BY_KERNELS))
+def propagation(dataset: InductiveDataset, report: Report) -> None:
+    """A step of training propagation: by kernels, where there are any, and beside it by plain formulas."""
+    found = {"as it is": propagation_steps(dataset, report.device)}
+    if report.device.type == "cuda" and gpu.available():
+        again = propagation_steps(dataset, report.device)
+        with patch.object(gpu, "available", lambda: False), patch.object(gpu, "keeps_halves", lambda: False):
+            found["by formulas"] = propagation_steps(dataset, report.device)
+        taken, others = found["as it is"]["seconds"], found["by formulas"]["seconds"]
+        report.bar(Bar("a step of propagation by kernels, of one by plain formulas", taken / others, BY_KERNELS))
         found["as it is"]["same_again"] = again["loss"] == found["as it is"]["loss"]
-    report.add("seconds of a step of learning what paths say", found)
+    report.add("seconds of a step of training propagation", found)
 
 
-def path_steps(dataset: InductiveDataset, device: torch.device) -> dict[str, Any]:
+def propagation_steps(dataset: InductiveDataset, device: torch.device) -> dict[str, Any]:
     """Seconds a step after a first few, the most memory, and the last loss."""
-    steps, wait = PATH_STEPS[device.type], wait_for(device)
+    steps, wait = PROPAGATION_STEPS[device.type], wait_for(device)
     trainer = PropagationTrainer(dataset.observed, int(dataset.is_seen.sum()), 10 * steps, 0, device)
     for number in range(2):
         trainer.step(number)
@@ -275,7 +272,7 @@ def main() -> None:
     graph = epochs(dataset, config, report).graph
     for measure in (parts, layers, products):
         measure(graph, config, report)
-    paths(dataset, report)
+    propagation(dataset, report)
     report.add("seconds in all, before a whole fit", {"seconds": time.perf_counter() - start})
     if options.full:
         whole_fit(dataset, config, report)

@@ -3,13 +3,13 @@
     PYTHONPATH=src python benchmarks/launches.py [--preset P] [--data DATA] [--most N]
 
 On a GPU a step of a small graph costs what it takes to start its kernels. They are counted here without one: on a
-processor, by the paths that a GPU takes (sums by blocks, the fused optimiser, gradients clipped together). An operation
+CPU, by the paths that a GPU takes (sums by blocks, the fused optimiser, gradients clipped together). An operation
 counts once, though a GPU may start several kernels for it (those in `SEVERAL`, that sort or compact); operations that
 only look at what is there, or only reserve memory, do not count. Operations of the backward pass count for the line
-whose gradient they compute. A wait is an operation whose result the processor must know before it can go on.
+whose gradient they compute. A wait is an operation whose result the CPU must know before it can go on.
 
 How many operations a step takes hardly depends on the graph. On a small one, as the sample is, there is next to nothing
-to compute, and the time of a step on a processor is what it takes to tell it what to do.
+to compute, and the time of a step on a CPU is what it takes to tell it what to do.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class Launches(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def waits(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether the processor must wait for a GPU to know how large the result is, or what it is."""
+    """Whether the CPU must wait for a GPU to know how large the result is, or what it is."""
     if name == "repeat_interleave":
         return kwargs.get("output_size") is None
     if name in ("index", "index_put", "index_put_", "_index_put_impl_"):  # a mask: how many, only the GPU knows
@@ -179,7 +179,7 @@ def main() -> None:
     show("waits", launches.waits, options.most)
     show("operations of several kernels each", several, options.most)
     show("operations", launches.kinds, options.most)
-    print(f"\n{1000 * step_seconds(graph, config):.1f} ms a step, the best of {TIMED}, on one thread of the processor")
+    print(f"\n{1000 * step_seconds(graph, config):.1f} ms a step, the best of {TIMED}, on one thread of the CPU")
 
 
 if __name__ == "__main__":

@@ -1,176 +1,170 @@
-"""What paths say: sums along edges against loops by hand, and scores that follow from paths alone.
+"""Propagation: its scores against the formulas, and what follows from messages going along edges alone.
 
-Covers newcomer.models.propagation.gpu, newcomer.models.propagation.gpu_kernels.
+Covers newcomer.models.propagation.edges.
 """
 
+import os
+
+import numpy as np
 import pytest
 import torch
 
-from newcomer.models.propagation import gpu as fused
-from newcomer.models.propagation.network import (
-    DIM,
-    LAYERS,
-    Propagation,
-    PropagationEdges,
-    handed_on,
-    propagation_edges,
-    slopes_by_edges,
-    summed_by_edges,
-)
-from newcomer.models.sparse import Rows
+from newcomer.data import load_dataset
+from newcomer.models.propagation.edges import propagation_edges
+from newcomer.models.propagation.network import DIM, LAYERS, Propagation, batch_size
 from nn_oracle import one_thread
+from propagation_oracle import RELATIONS, all_scores_by_hand, drawn, edges_of, network_of, seeded
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
-RELATIONS, ENTITIES = 3, 9
+ENTITIES = 14  # two of which have no edges
+KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+SOURCES, QUERIES = torch.tensor([0, 5, 5, 13, 11]), torch.tensor([0, 2, 4, 1, 1])
 
 
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def network(seed: int = 0) -> Propagation:
-    return Propagation(RELATIONS, seeded(seed)).eval()
-
-
-def facts_at_random(count: int = 20, entities: int = ENTITIES, seed: int = 1) -> torch.Tensor:
-    drawn = [
-        torch.randint(high, (count,), generator=seeded(seed + place))
-        for place, high in enumerate((entities, RELATIONS, entities))
-    ]
-    return torch.stack(drawn, dim=1)
-
-
-def edges_of(facts: torch.Tensor, entities: int = ENTITIES) -> PropagationEdges:
-    return propagation_edges(*facts.unbind(dim=1), RELATIONS, entities)
-
-
-def by_hand(facts: torch.Tensor, weights: list[float], vectors: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    rows = [torch.zeros_like(vectors[0]) for _ in range(ENTITIES)]
-    for (head, relation, tail), weight in zip(facts.tolist(), weights, strict=True):
-        rows[head] = rows[head] + weight * scales[relation] * vectors[tail]
-        rows[tail] = rows[tail] + weight * scales[relation + RELATIONS] * vectors[head]
-    return torch.stack(rows)
-
-
-def weighted(facts: torch.Tensor, weights: list[float]) -> PropagationEdges:
-    """The edges of facts, each with the weight of its fact: these differ, so that its own place tells it."""
-    edges = edges_of(facts)
-    numbers = torch.cat([torch.arange(len(facts))] * 2)[
-        torch.argsort(torch.cat([facts[:, 0], facts[:, 2]]), stable=True)
-    ]
-    return edges.seen_with(torch.tensor(weights)[numbers])
-
-
-def test_sums_and_slopes_are_those_by_hand():
-    facts, weights = facts_at_random(), [1.0, 0.0, 1.0, 1.0] * 5
-    vectors = torch.randn(ENTITIES, 2, 4, generator=seeded(5), requires_grad=True)
-    scales = torch.randn(2 * RELATIONS, 4, generator=seeded(6), requires_grad=True)
-    slope = torch.randn(ENTITIES, 2, 4, generator=seeded(7))
-    wanted = by_hand(facts, weights, vectors, scales)
-    wanted_slopes = torch.autograd.grad(wanted, (vectors, scales), slope)
-    edges = weighted(facts, weights)
-    found = handed_on(edges, vectors, scales)
-    torch.testing.assert_close(found, wanted)
-    for one, other in zip(torch.autograd.grad(found, (vectors, scales), slope), wanted_slopes, strict=True):
-        torch.testing.assert_close(one, other)
-    # The other way, which a GPU takes.
+@KINDS
+@pytest.mark.parametrize("facts", [drawn(0), drawn(1), drawn(2, count=60), []])
+def test_scores_and_gradients_are_those_of_the_formulas(sparse, facts):
+    net = network_of(2, sparse)
+    found = net([edges_of(facts, ENTITIES)], SOURCES, QUERIES, ENTITIES)
+    wanted = all_scores_by_hand(net, facts, SOURCES, QUERIES, ENTITIES)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    weights, learned = torch.randn(found.shape, generator=seeded(9)), list(net.parameters())
+    gradients = [torch.autograd.grad((one * weights).sum(), learned, materialize_grads=True) for one in (found, wanted)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
     with torch.no_grad():
-        torch.testing.assert_close(summed_by_edges(edges, vectors, scales), wanted)
-        for one, other in zip(slopes_by_edges(edges, vectors, scales, slope), wanted_slopes, strict=True):
-            torch.testing.assert_close(one, other)
+        torch.testing.assert_close(net([edges_of(facts, ENTITIES)], SOURCES, QUERIES, ENTITIES), wanted.detach())
 
 
-def test_a_graph_in_two_parts_is_the_whole_graph():
-    facts, asked = facts_at_random(), (torch.tensor([0, 4]), torch.tensor([1, 5]))
-    near = facts[facts[:, ::2].amax(dim=1) < ENTITIES - 2]
-    far = facts[facts[:, ::2].amax(dim=1) >= ENTITIES - 2]
-    assert len(near) and len(far)
-    whole = network()([edges_of(facts)], *asked, ENTITIES)
-    parts = network()([edges_of(near, ENTITIES - 2), edges_of(far)], *asked, ENTITIES)
-    assert whole.shape == (2, ENTITIES)
-    torch.testing.assert_close(parts, whole)
+@KINDS
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_graph_in_parts_is_the_whole_graph(sparse, count):
+    """The first part has the facts of the first entities, the others those that join further ones to them."""
+    net, facts, sizes = network_of(1, sparse), drawn(3, count=40), [8, 11, ENTITIES][-count:]
+    parts, left = [], facts
+    for size in sizes:
+        parts.append(edges_of([fact for fact in left if max(fact[::2]) < size], size))
+        left = [fact for fact in left if max(fact[::2]) >= size]
+    assert not left and all(len(part.relations) for part in parts)
+    wanted = all_scores_by_hand(net, facts, SOURCES, QUERIES, ENTITIES)
+    for gradients in (False, True):
+        with torch.set_grad_enabled(gradients):
+            found = net(parts, SOURCES, QUERIES, ENTITIES)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    found[0, 3].backward()
+    assert net.scales.grad is not None and net.scales.grad.any()
 
 
-def test_scores_follow_entities_wherever_they_stand():
-    facts, order = facts_at_random(), torch.randperm(ENTITIES, generator=seeded(3))
-    moved = torch.stack([order[facts[:, 0]], facts[:, 1], order[facts[:, 2]]], dim=1)
-    found = network()([edges_of(facts)], torch.tensor([2]), torch.tensor([4]), ENTITIES)
-    again = network()([edges_of(moved)], order[2:3], torch.tensor([4]), ENTITIES)
+def thinned(facts: list[tuple[int, int, int]], masked: int) -> tuple[list[tuple[int, int, int]], torch.Tensor]:
+    """The facts without those between the ends of one of them, and 1 or 0 for each edge of all."""
+    ends = set(facts[masked][::2])
+    edges = edges_of(facts, ENTITIES)
+    pairs = zip(edges.rows.row_ids().tolist(), edges.rows.columns.tolist(), strict=True)
+    weights = torch.tensor([float({row, column} != ends) for row, column in pairs])
+    return [fact for fact in facts if set(fact[::2]) != ends], weights
+
+
+@KINDS
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_masked_edge_is_as_if_it_were_not_there(sparse, gradients):
+    net, facts = network_of(0, sparse), drawn(1)
+    left, weights = thinned(facts, 4)
+    assert 0 < weights.sum() < len(weights)
+    edges = edges_of(facts, ENTITIES)
+    with torch.set_grad_enabled(gradients):
+        found = net([edges.with_weights(weights)], SOURCES, QUERIES, ENTITIES)
+        torch.testing.assert_close(found, net([edges_of(left, ENTITIES)], SOURCES, QUERIES, ENTITIES))
+        assert not torch.allclose(found, net([edges], SOURCES, QUERIES, ENTITIES))
+
+
+@KINDS
+def test_scores_follow_entities_wherever_they_stand(sparse):
+    facts, order = drawn(2), torch.randperm(ENTITIES, generator=seeded(3)).tolist()
+    moved = [(order[head], relation, order[tail]) for head, relation, tail in facts]
+    net = network_of(0, sparse)
+    found = net([edges_of(facts, ENTITIES)], torch.tensor([2]), torch.tensor([4]), ENTITIES)
+    again = net([edges_of(moved, ENTITIES)], torch.tensor([order[2]]), torch.tensor([4]), ENTITIES)
     torch.testing.assert_close(again[:, order], found)
 
 
-def test_only_what_is_near_enough_is_heard_of():
-    """A chain of entities, and two who are tied to nobody: the question has come as far as there are layers."""
-    length = LAYERS + 3
-    chain = torch.tensor([(one, 0, one + 1) for one in range(length - 1)])
+@KINDS
+def test_messages_come_as_far_as_there_are_layers(sparse):
+    """A chain of entities, and two without any edge."""
+    net, length = network_of(0, sparse), LAYERS + 3
+    chain = [(one, 0, one + 1) for one in range(length - 1)]
 
-    def scores(relation: int) -> torch.Tensor:
-        return network()([edges_of(chain, length + 2)], torch.tensor([0]), torch.tensor([relation]), length + 2)[0]
+    def scores(facts: list[tuple[int, int, int]], relation: int) -> torch.Tensor:
+        return net([edges_of(facts, length + 2)], torch.tensor([0]), torch.tensor([relation]), length + 2)[0]
 
-    found = scores(1)
+    found = scores(chain, 1)
     torch.testing.assert_close(found[length], found[length + 1])
     assert len(set(found[: LAYERS + 1].tolist())) == LAYERS + 1
-    other = chain.clone()
-    other[-1, 1] = 2  # of the last tie, which the question has not come to
-    changed = network()([edges_of(other, length + 2)], torch.tensor([0]), torch.tensor([1]), length + 2)[0]
+    if sparse:
+        assert len(found[LAYERS + 1 :].unique()) == 1
+    changed = scores([*chain[:-1], (length - 2, 2, length - 1)], 1)  # the last edge, which no message has come to
     torch.testing.assert_close(changed[: LAYERS - 1], found[: LAYERS - 1])
-    assert not torch.allclose(scores(2), found)
+    assert not torch.allclose(scores(chain, 2), found)
 
 
-def test_a_hidden_edge_is_as_if_it_were_not_there():
-    facts = facts_at_random()
-    weights = [1.0] * len(facts)
-    weights[3] = weights[11] = 0.0
-    left = facts[torch.tensor(weights) > 0]
-    asked = torch.tensor([1]), torch.tensor([0])
-    hidden = network()([weighted(facts, weights)], *asked, ENTITIES)
-    torch.testing.assert_close(hidden, network()([edges_of(left)], *asked, ENTITIES))
-    assert not torch.allclose(hidden, network()([edges_of(facts)], *asked, ENTITIES))
-
-
-def test_the_same_seed_gives_the_same_network_whatever_was_drawn_before():
-    torch.manual_seed(1)
-    first = network().state_dict()
-    torch.manual_seed(2)
-    again, other = network().state_dict(), network(1).state_dict()
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["queries"], other["queries"])
-    assert first["queries"].shape == (2 * RELATIONS, DIM) and not first["told"].any()
-
-
-def test_without_any_edge_everyone_but_the_one_asked_about_is_the_same():
-    nothing = edges_of(torch.empty(0, 3, dtype=torch.int64))
-    found = network()([nothing], torch.tensor([4]), torch.tensor([0]), ENTITIES)[0]
+@KINDS
+def test_without_any_edge_all_but_the_source_are_the_same(sparse):
+    found = network_of(0, sparse)([edges_of([], 9)], torch.tensor([4]), torch.tensor([0]), 9)[0]
     torch.testing.assert_close(found[[1, 2, 3, 5, 6, 7, 8]], found[:1].expand(7))
     assert not torch.isclose(found[4], found[0])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("questions", [1, 5, 64, 70])
-@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "by edges"])
-def test_a_gpu_adds_as_a_processor_does_and_twice_the_same(monkeypatch, questions, kernels):
-    if kernels and not fused.available():
-        pytest.skip("needs Triton")
-    monkeypatch.setattr(fused, "available", lambda: kernels)
-    facts = facts_at_random(400)
-    facts[:200, 2] = 4  # more edges than one block holds
-    edges = edges_of(facts)
-    edges = edges.seen_with((torch.rand(len(edges.relations), generator=seeded(2)) < 0.8).float())
-    vectors = torch.randn(ENTITIES, questions, DIM, generator=seeded(3))
-    scales = torch.randn(2 * RELATIONS, DIM, generator=seeded(4))
+def assert_alone_as_together(net: Propagation, parts: list, sources: torch.Tensor, queries: torch.Tensor, size: int):
+    with torch.no_grad():
+        together = net(parts, sources, queries, size)
+        assert net(parts, sources[:0], queries[:0], size).shape == (0, size)
+        for place in range(len(queries)):
+            one = slice(place, place + 1)
+            assert torch.equal(net(parts, sources[one], queries[one], size)[0], together[place])
+        backwards = net(parts, sources.flip(0), queries.flip(0), size)
+        assert torch.equal(backwards.flip(0), together)
 
-    def on(device: str) -> list[torch.Tensor]:
-        moved = PropagationEdges(
-            Rows(edges.rows.offsets.to(device), edges.rows.columns.to(device), ENTITIES),
-            edges.relations.to(device),
-            edges.weights.to(device),
-            RELATIONS,
-        )
-        given = [vectors.to(device).requires_grad_(), scales.to(device).requires_grad_()]
-        sums = handed_on(moved, *given)
-        return [sums.detach().cpu(), *(one.cpu() for one in torch.autograd.grad(sums.square().sum(), given))]
 
-    expected, found, again = on("cpu"), on("cuda"), on("cuda")
-    for by_processor, one, other in zip(expected, found, again, strict=True):
-        assert torch.equal(one, other)
-        assert torch.allclose(one, by_processor, rtol=1e-4, atol=1e-3 * float(by_processor.abs().max()))
+@KINDS
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_query_has_the_same_bits_whatever_else_is_asked(sparse, count):
+    size, rng = 300, np.random.default_rng(0)
+    parts = [edges_of(drawn(seed, size - 20 * (count - seed), 900 // 9**seed), size) for seed in range(count)]
+    sources, queries = (torch.from_numpy(rng.integers(most, size=13)) for most in (size, 2 * RELATIONS))
+    assert_alone_as_together(network_of(0, sparse), parts, sources, queries, size)
+
+
+@KINDS
+@pytest.mark.skipif("NEWCOMER_DATA" not in os.environ, reason="needs NEWCOMER_DATA")
+def test_a_query_of_a_published_graph_has_the_same_bits_whatever_else_is_asked(sparse):
+    dataset = load_dataset("fb15k-subject-10")
+    columns = torch.from_numpy(dataset.observed.triples.rows.astype(np.int64)).unbind(dim=1)
+    size, relations = len(dataset.entities), dataset.observed.num_relations
+    net, rng = Propagation(relations, seeded(), sparse).eval(), np.random.default_rng(0)
+    sources = torch.from_numpy(rng.choice(columns[0].numpy(), size=4))
+    queries = torch.from_numpy(rng.integers(2 * relations, size=4))
+    assert_alone_as_together(net, [propagation_edges(*columns, relations, size)], sources, queries, size)
+
+
+def test_the_same_seed_gives_the_same_network_whatever_was_drawn_before():
+    torch.manual_seed(1)
+    first = Propagation(RELATIONS, seeded()).state_dict()
+    torch.manual_seed(2)
+    again, other = (Propagation(RELATIONS, seeded(seed)).state_dict() for seed in (0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["queries"], other["queries"])
+    assert first["queries"].shape == (2 * RELATIONS, DIM) and not first["known_relations"].any()
+
+
+def test_other_weights_leave_the_places_of_edges():
+    edges = edges_of(drawn(0), ENTITIES)
+    other = edges.with_weights(torch.zeros_like(edges.weights))
+    assert other.rows is edges.rows and other.by_relation is edges.by_relation and other.numbers is edges.numbers
+    assert not other.degrees.any() and edges.degrees.sum() == len(edges.relations)
+    known = edges.with_weights(edges.weights, edges.degrees + 1)
+    assert torch.equal(known.degrees, edges.degrees + 1)
+
+
+def test_as_many_queries_are_asked_together_as_memory_allows():
+    edges = edges_of(drawn(0), ENTITIES)
+    sizes = [batch_size(edges, count) for count in (ENTITIES, 100 * ENTITIES, 10**9)]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 100 * sizes[2] and sizes[2] == 1

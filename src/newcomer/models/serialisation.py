@@ -32,7 +32,7 @@ from newcomer.models.ensemble import KINDS
 from newcomer.models.ensemble import Weights as EnsembleWeights
 from newcomer.models.features import feature_names
 from newcomer.models.grounding import ground_seen, limits_of
-from newcomer.models.propagation.network import PATHS
+from newcomer.models.propagation.network import PREFIX as PROPAGATION
 from newcomer.models.propagation.scorer import propagation_of, propagation_weights
 from newcomer.models.trained import StoredNewcomers, TrainedModel
 from newcomer.models.triple_classifier import PREFIX as TRIPLE_CLASSIFIER
@@ -119,7 +119,9 @@ def load_model(bundle: Bundle, device: torch.device | None = None, threads: int 
     labels = _beside(bundle, LABELS, place)
     labels = torch.empty(0, device=place) if labels is None else labels
     _check_count("labels for", labels, len(graph.virtual))
-    own = [name for name in bundle.weights if name not in BESIDE and not name.startswith((TRIPLE_CLASSIFIER, PATHS))]
+    own = [
+        name for name in bundle.weights if name not in BESIDE and not name.startswith((TRIPLE_CLASSIFIER, PROPAGATION))
+    ]
     try:
         model.load_state_dict({name: torch.from_numpy(bundle.weights[name].copy()) for name in own})
     except RuntimeError as error:
@@ -172,7 +174,7 @@ def _stored_vectors(bundle: Bundle, device: torch.device) -> Tensor | None:
 def _ensemble_weights_of(bundle: Bundle) -> EnsembleWeights | None:
     """The weights of the features, where the model has an ensemble."""
     found: EnsembleWeights | None = bundle.weights.get(ENSEMBLE)
-    has_network = any(name.startswith(PATHS) for name in bundle.weights)
+    has_network = any(name.startswith(PROPAGATION) for name in bundle.weights)
     count = len(feature_names(bundle.config.model.graph_statistics, has_network))
     if found is not None and found.shape[-1:] == (count + 1,) and bundle.config.model.propagation and not has_network:
         raise DatasetError("the ensemble has a propagation network, but its weights are missing; train the model again")

@@ -1,4 +1,4 @@
-"""One thread for what several would share out, and so round differently."""
+"""One thread for sums that several would share out, and so round differently."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,13 +8,10 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums over many numbers by one thread: the same bits, however many there are."""
-    cores = torch.get_num_threads()
-    if cores == 1:
-        yield
-        return
+    """Sums over many numbers by one thread: the same bits, however many threads there are otherwise."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(cores)
+        torch.set_num_threads(threads)

@@ -31,7 +31,7 @@ from newcomer.models.device import choose_device
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.ensemble import KINDS, Weights
 from newcomer.models.features import feature_names
-from newcomer.models.propagation.network import PATHS, Propagation
+from newcomer.models.propagation.network import PREFIX, Propagation
 from newcomer.models.serialisation import inferred_by, weights_of
 from newcomer.models.threads import one_thread
 from newcomer.models.trained import TrainedModel
@@ -52,7 +52,7 @@ from newcomer.training.checkpoint import (
     restore_trainer,
     trainer_tensors,
 )
-from newcomer.training.cost_model import stays_local
+from newcomer.training.cost_model import frontier_stays_local
 from newcomer.training.embedding import Trainer
 from newcomer.training.ensemble import EnsembleLearner
 from newcomer.training.ensemble_weights import priors_of
@@ -235,7 +235,7 @@ class _Run:
         if self.state.propagation_step:
             with self.journal.fitting():
                 trainer.restore(others)
-            others = {name: value for name, value in others.items() if not name.startswith(PATHS)}
+            others = {name: value for name, value in others.items() if not name.startswith(PREFIX)}
         with one_thread():
             while self.state.propagation_step < trainer.steps:
                 with memory_in_words(FOR_PROPAGATION):
@@ -258,10 +258,10 @@ class _Run:
 
     def _propagation_trainer(self, world: World) -> PropagationTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
-        begun = [self.journal.tensors.get(f"{phase}silent") for phase in (PATHS, BEGUN)]
+        begun = [self.journal.tensors.get(f"{phase}sparse") for phase in (PREFIX, BEGUN)]
         sparse = next((bool(one) for one in begun if one is not None), None)  # as it began, wherever it goes on
         if sparse is None:
-            sparse = self.place.type == "cpu" and stays_local(observed, seen)
+            sparse = self.place.type == "cpu" and frontier_stays_local(observed, seen)
         steps, seed = self.config.training.propagation_steps, self.config.seed
         return PropagationTrainer(observed, seen, steps, seed, self.place, sparse)
 

@@ -1,35 +1,35 @@
-"""Sums along edges on a GPU without a vector for each edge, for `newcomer.models.propagation.network`.
+"""Propagation on a GPU, by kernels in Triton, which PyTorch brings along for NVIDIA's cards.
 
-Kernels in Triton, which PyTorch brings along for NVIDIA's cards. Rows are cut into blocks of a few edges
-(`Rows.blocks`), each summed up by one program in the order of its edges, then the blocks of a row: the same bits in
-every run. What they replace writes a vector for each edge and reads it again, several times over. Vectors may have
-half the bits; sums are added up with all of them.
+Sums of messages need no vector for each edge. Rows are cut into blocks of a few edges (`Rows.blocks`), each summed up
+by one program in the order of its edges, then the blocks of a row: the same bits in every run. Vectors may have half
+the bits; sums are added up with all of them.
+
+The rest of a layer is one kernel forward and one backward. Plain operations write and read a dozen tables of (entities,
+queries, d); these read two and write one, and backward read three and write two. Gradients that all rows have a part
+in are summed up by a fixed number of programs, each over its own rows in their order, and then over the programs: the
+same bits in every run.
 """
 
 import os
 import shutil
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from newcomer.models.propagation.edges import PropagationEdges
 from newcomer.models.sparse import Rows
 
-WIDEST = 1024  # numbers that one program sums up
-BRAIN_FLOATS = (8, 0)  # the first cards that calculate with them
+HALF = torch.bfloat16  # what vectors may be kept in while training
+HALF_CAPABILITY = (8, 0)  # the first cards that calculate with it
 COMPILERS = ("gcc", "clang", "cc")
-
-
-@dataclass(frozen=True, eq=False)
-class Handing:
-    """Who hears from whom: row ``i`` from ``rows.columns``, along the edges of these numbers."""
-
-    rows: Rows
-    edges: Tensor  # (entries,)
-    relations: Tensor  # of each edge, by its number
-    weights: Tensor
+LARGEST_TILE = 1024  # numbers that one program sums up
+LARGEST_QUERY_BLOCK = 8  # queries in a tile of a layer
+TILE_ROWS = 16  # entities times queries, of a tile: of more, a thread has too few registers for the products
+PRECISION = {torch.float32: "ieee", HALF: "tf32"}  # of products of matrices, by what vectors are kept in
+WARPS = {torch.float32: 4, HALF: 2}  # that share a tile
+PROGRAMS = 1056  # about so many in a backward pass: the buffers have a slot for each
 
 
 def available() -> bool:
@@ -40,45 +40,130 @@ def available() -> bool:
 @cache
 def keeps_halves() -> bool:
     """Whether the GPU that is there has kernels for vectors of half the bits."""
-    return available() and torch.cuda.is_available() and torch.cuda.get_device_capability() >= BRAIN_FLOATS
+    return available() and torch.cuda.is_available() and torch.cuda.get_device_capability() >= HALF_CAPABILITY
 
 
-def summed(handing: Handing, vectors: Tensor, scales: Tensor) -> Tensor:
-    """(rows, questions, d): for each row the weighted sum of vectors, each scaled as its edge's relation says."""
-    sums, kernels = _blocks_of(handing, vectors), _kernels()
+def updates_layers(num_queries: int) -> bool:
+    """Whether `updated` serves so many queries: a whole tile of them; other tiles would need a kernel each."""
+    return num_queries >= LARGEST_QUERY_BLOCK and available()
+
+
+def message_sums(edges: PropagationEdges, vectors: Tensor, scales: Tensor) -> Tensor:
+    """(rows, queries, d): for each row the sum of the messages along its edges."""
+    if len(edges.relations) == 0:
+        return vectors.new_zeros(edges.rows.num_rows, *vectors.shape[1:])
+    result: Tensor = _MessageSums.apply(edges, vectors, scales)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _MessageSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, edges: PropagationEdges, vectors: Tensor, scales: Tensor) -> Tensor:
+        ctx.edges = edges
+        ctx.save_for_backward(vectors, scales)
+        return _summed(edges.rows, edges.numbers.columns, edges, vectors, scales)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (vectors, scales), edges = ctx.saved_tensors, ctx.edges
+        turned, numbers = edges.rows.transposed
+        of_vectors = _summed(turned, numbers, edges, gradients[0], scales)
+        return None, of_vectors, _scale_gradients(edges, vectors, gradients[0])
+
+
+def _summed(rows: Rows, numbers: Tensor, edges: PropagationEdges, vectors: Tensor, scales: Tensor) -> Tensor:
+    """(rows, queries, d): the sums for rows whose entries are the edges of these numbers, in either direction."""
+    starts, offsets = rows.blocks
+    sums = torch.empty(len(starts) - 1, *vectors.shape[1:], dtype=torch.float32, device=vectors.device)
     width = vectors[0].numel()
-    tile = min(WIDEST, _power_of_two(width))
-    grid = (len(sums), -(-width // tile))
-    tables = handing.relations, handing.weights, vectors.contiguous(), scales.contiguous(), sums
-    starts, _ = handing.rows.blocks
-    kernels.block_sum[grid](starts, handing.rows.columns, handing.edges, *tables, width, vectors.shape[2], tile)
-    return _rows_of(handing, sums, vectors.dtype)
+    tile = min(LARGEST_TILE, _power_of_two(width))
+    tiles = -(-width // tile)
+    tables = edges.relations, edges.weights, vectors.contiguous(), scales.contiguous(), sums
+    _kernels().block_sum[(len(sums), tiles)](starts, rows.columns, numbers, *tables, width, vectors.shape[2], tile)
+    found = torch.empty(rows.num_rows, *vectors.shape[1:], dtype=vectors.dtype, device=vectors.device)
+    _kernels().row_sum[(len(found), tiles)](offsets, sums, found, width, tile)
+    return found
 
 
-def scale_slopes(of_relation: Rows, rows: Rows, weights: Tensor, vectors: Tensor, gradient: Tensor) -> Tensor:
-    """(relations, d): the gradient of the scales; ``of_relation`` names each relation's edges, entries of ``rows``."""
-    starts, offsets = of_relation.blocks
-    _, questions, size = vectors.shape
+def _scale_gradients(edges: PropagationEdges, vectors: Tensor, gradient: Tensor) -> Tensor:
+    """(relations, d): the gradient of the scales."""
+    starts, offsets = edges.by_relation.blocks
+    _, queries, size = vectors.shape
     sums = torch.empty(len(starts) - 1, size, dtype=torch.float32, device=vectors.device)
-    tables = weights, vectors.contiguous(), gradient.contiguous(), sums, questions, size, _power_of_two(questions)
-    _kernels().block_slopes[(len(sums),)](starts, of_relation.columns, rows.row_ids(), rows.columns, *tables)
+    places = starts, edges.by_relation.columns, edges.rows.row_ids(), edges.rows.columns
+    tables = edges.weights, vectors.contiguous(), gradient.contiguous(), sums
+    _kernels().block_scale_gradients[(len(sums),)](*places, *tables, queries, size, _power_of_two(queries))
     return torch.segment_reduce(sums, "sum", offsets=offsets, initial=0.0)
 
 
-def _blocks_of(handing: Handing, vectors: Tensor) -> Tensor:
-    """Room for the sum of each block."""
-    starts, _ = handing.rows.blocks
-    return torch.empty(len(starts) - 1, *vectors.shape[1:], dtype=torch.float32, device=vectors.device)
+def updated(
+    vectors: Tensor,
+    sums: Tensor,
+    sources: Tensor,
+    query_vectors: Tensor,
+    gate: Tensor,
+    degrees: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+) -> Tensor:
+    """(entities, queries, d): the vectors after a layer.
+
+    ``sums`` are those of messages, to which ``query_vectors``, (queries, d), are added at the sources, all multiplied
+    by the ``gate``; means are sums divided by ``degrees``, and the rest are the parameters of a linear map from 3 d
+    numbers to d, a power of two and at least 16, and of a layer norm.
+    """
+    tables = vectors, sums, sources, query_vectors, gate, degrees, weight, bias, gamma, beta
+    result: Tensor = _Updated.apply(*(one.contiguous() for one in tables))  # type: ignore[no-untyped-call]
+    return result
 
 
-def _rows_of(handing: Handing, sums: Tensor, dtype: torch.dtype) -> Tensor:
-    """The sums of the rows, by those of their blocks."""
-    _, offsets = handing.rows.blocks
-    rows = torch.empty(handing.rows.num_rows, *sums.shape[1:], dtype=dtype, device=sums.device)
-    width = sums[0].numel()
-    tile = min(WIDEST, _power_of_two(width))
-    _kernels().row_sum[(len(rows), -(-width // tile))](offsets, sums, rows, width, tile)
-    return rows
+class _Updated(torch.autograd.Function):
+    """The backward pass works out again what it needs of the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, *tables: Tensor) -> Tensor:
+        ctx.save_for_backward(*tables)
+        vectors, (entities, queries, size) = tables[0], tables[0].shape
+        result, (wide, blocks) = torch.empty_like(vectors), _query_blocks(queries)
+        grid = (blocks * _blocks(entities, TILE_ROWS // wide),)
+        shape = entities, queries, blocks, size, TILE_ROWS, wide, PRECISION[vectors.dtype]
+        _kernels().layer[grid](*tables, result, *shape, num_warps=WARPS[vectors.dtype])
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        tables = ctx.saved_tensors
+        vectors, _, sources, _, gate = tables[:5]
+        entities, queries, size = vectors.shape
+        wide, blocks = _query_blocks(queries)
+        tiles = _blocks(entities, TILE_ROWS // wide)
+        shares = max(1, min(tiles, PROGRAMS // blocks))
+        of_vectors, of_sums = torch.empty_like(vectors), torch.empty_like(vectors)
+        of_weight = gate.new_empty(shares * blocks, 3, size, size)
+        of_rest = gate.new_empty(shares * blocks, 3, size)
+        of_gate = gate.new_empty(shares, blocks * wide, size)
+        found = of_vectors, of_sums, of_weight, of_rest, of_gate
+        shape = entities, queries, blocks, tiles, shares, size, TILE_ROWS, wide, PRECISION[vectors.dtype]
+        _kernels().layer_gradients[(shares * blocks,)](
+            *tables, gradients[0].contiguous(), *found, *shape, num_warps=WARPS[vectors.dtype]
+        )
+        # A query's vector was added to the sums at its source.
+        of_query_vectors = of_sums[sources, torch.arange(queries, device=sources.device)].float()
+        of_gate, rest = of_gate.sum(dim=0)[:queries], of_rest.sum(dim=0)
+        by_part = of_weight.sum(dim=0).permute(1, 0, 2).reshape(size, 3 * size)
+        return of_vectors, of_sums, None, of_query_vectors, of_gate, None, by_part, *rest.unbind()
+
+
+def _query_blocks(queries: int) -> tuple[int, int]:
+    """How many queries a tile has, a power of two, and how many such blocks there are."""
+    wide = min(LARGEST_QUERY_BLOCK, _power_of_two(max(1, queries)))
+    return wide, _blocks(queries, wide)
+
+
+def _blocks(number: int, size: int) -> int:
+    return max(1, -(-number // size))
 
 
 def _power_of_two(number: int) -> int:
@@ -95,7 +180,7 @@ def _has_compiler() -> bool:
 def _kernels() -> Any:
     """The module of kernels, or `None` without Triton."""
     try:
-        from newcomer.models.propagation import gpu_kernels as fused_kernels
+        from newcomer.models.propagation import gpu_kernels
     except ImportError:
         return None
-    return fused_kernels
+    return gpu_kernels

@@ -1,151 +1,70 @@
-"""Propagation: what the paths from the entity asked about say of everyone (the idea of NBFNet).
+"""Propagation: messages from the source of a query along all edges, layer by layer (the idea of NBFNet).
 
-A question (x, q, ?) is a vector ``z_q`` that starts at x and is handed on along every edge, layer by layer:
+A query (x, q, ?) is a vector ``z_q`` that starts at x:
 
-    s_v = g * ( start_v + sum over edges (v, r, u) of w_r * h_u )   where g = 1 + tanh(G z_q)
+    s_v = g * ( start_v + sum over edges (v, r, u) of w_r * h_u )   where the gate g = 1 + tanh(G z_q)
     h_v := h_v + relu( norm( M [ h_v ; sign(s_v) log(1 + |s_v|) ; s_v / (1 + edges of v) ] ) )
 
-with products number by number, and the score of v is a small network of ``h_v`` and ``z_q``. So a candidate is what
-the paths that lead to it say, and no entity has a number of its own: a newcomer is asked about as everybody is.
+with products number by number, and the score of v is a small network of ``h_v`` and ``z_q``. So a candidate's score
+follows from the paths that lead to it, and no entity has a number of its own: a newcomer is treated as any other.
 
-In a network that is *silent*, ``h_v`` stays zero until an edge leads to v from somebody who has heard of the question
-(`newcomer.models.propagation.frontier`).
+In a *sparse* network ``h_v`` stays zero until an edge leads to v from an entity that the query has reached. So a layer
+is worked out for these pairs of entity and query alone, and all other entities have the same score.
+
+A dense network needs little work in its first two layers. After the first one only neighbours of the source differ
+from a vector ``c`` that is the same for all queries, so that the sums of the second are
+
+    sum over edges (v, r, u) of w_r * h_u  =  (sum over edges of w_r) * c  +  sum over such u of w_r * (h_u - c)
+
+whose first part, the *background*, is the same for all queries and whose second has few terms.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
-import numba
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from newcomer.models.propagation import gpu as fused
-from newcomer.models.propagation import gpu_layer as fused_layer
-from newcomer.models.propagation.frontier import Reached, no_edges, padded, reached
-from newcomer.models.propagation.frontier import told_on as told_within
-from newcomer.models.propagation.nearby import Known, told_on
-from newcomer.models.sparse import Rows, row_sums, single_rows, weighted_sum
+from newcomer.models.propagation import cpu, gpu
+from newcomer.models.propagation.edges import PropagationEdges
+from newcomer.models.sparse import Rows, weighted_sum
 from newcomer.models.vn.layers import glorot
 
 DIM, LAYERS = 32, 4
-HALF = torch.bfloat16  # what a GPU may keep vectors in while learning
-Ids = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class PropagationEdges:
-    """Edges that vectors are handed on along: row v has an entry for each of its edges (v, relation, u), u's place.
-
-    ``weights`` are 1, or 0 of an edge that must not be seen now. There may be fewer rows than there are entities: those
-    who follow have no edges here.
-    """
-
-    rows: Rows
-    relations: Tensor  # (edges,) oriented ids
-    weights: Tensor  # (edges,)
-    num_relations: int
-
-    @cached_property
-    def of_relation(self) -> Rows:
-        """For each oriented relation its edges."""
-        turned, order = single_rows(self.relations, 2 * self.num_relations).transposed
-        return Rows(turned.offsets, order, len(order))
-
-    @cached_property
-    def by_place(self) -> Rows:
-        """The rows with the edges themselves as entries."""
-        every = torch.arange(len(self.relations), device=self.relations.device)
-        return Rows(self.rows.offsets, every, len(every)).knowing(self.rows.row_ids(), self.rows.sizes)
-
-    @cached_property
-    def by_neighbor(self) -> Rows:
-        """For each entity the edges that lead to it."""
-        turned, order = self.rows.transposed
-        return Rows(turned.offsets, order, len(order))
-
-    @property
-    def handing(self) -> fused.Handing:
-        """The rows, for kernels."""
-        return fused.Handing(self.rows, self.by_place.columns, self.relations, self.weights)
-
-    @property
-    def turned_handing(self) -> fused.Handing:
-        """The same edges from their other ends."""
-        return fused.Handing(*self.rows.transposed, self.relations, self.weights)
-
-    @cached_property
-    def arrays(self) -> tuple[Ids, Ids, Ids, Numbers]:
-        """Offsets, columns, relations and weights, for compiled loops."""
-        return _array(self.rows.offsets), _array(self.rows.columns), _array(self.relations), _array(self.weights)
-
-    @cached_property
-    def sizes(self) -> Tensor:
-        """(rows,): the sum of a row's weights."""
-        if len(self.relations) == 0:
-            return self.weights.new_zeros(self.rows.num_rows)
-        return row_sums(self.rows, self.weights)
-
-    def seen_with(self, weights: Tensor, sizes: Tensor | None = None) -> "PropagationEdges":
-        """The same edges with other weights (and their sums by row, if known); what their places give is kept."""
-        other = PropagationEdges(self.rows, self.relations, weights, self.num_relations)
-        for name in ("of_relation", "by_place", "by_neighbor"):
-            other.__dict__[name] = getattr(self, name)
-        if sizes is not None:
-            other.__dict__["sizes"] = sizes
-        return other
-
-
-def propagation_edges(
-    heads: Tensor, relations: Tensor, tails: Tensor, num_relations: int, num_entities: int
-) -> PropagationEdges:
-    """The edges of facts, each seen from both of its ends."""
-    row, column = torch.cat([heads, tails]), torch.cat([tails, heads])
-    oriented = torch.cat([relations, (relations + num_relations) % (2 * num_relations)])
-    order = torch.argsort(row, stable=True)
-    every = torch.arange(num_entities + 1, device=row.device)
-    rows = Rows(torch.searchsorted(row[order], every), column[order], num_entities)
-    return PropagationEdges(rows, oriented[order], torch.ones(len(order), device=row.device), num_relations)
+PREFIX = "propagation."  # of the names of its weights
+TABLE_SIZE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers that are worked on together
+KEPT = 12  # vectors of an entity that training keeps
 
 
 class Propagation(nn.Module):
-    """The network. ``told`` says which oriented relations it has learned of: of others it knows nothing.
+    """The network. ``known_relations`` are the oriented relations that it has been trained on, 1 or 0.
 
-    One that is ``silent`` lives on a processor.
+    A ``sparse`` one lives on a CPU.
     """
 
-    def __init__(self, num_relations: int, generator: torch.Generator, silent: bool = False) -> None:
+    def __init__(self, num_relations: int, generator: torch.Generator, sparse: bool = False) -> None:
         super().__init__()
-        kinds = 2 * num_relations
+        oriented = 2 * num_relations
 
-        def drawn(*shape: int, around: float, spread: float) -> nn.Parameter:
-            return nn.Parameter(around + spread * torch.randn(*shape, generator=generator))
+        def drawn(*shape: int, mean: float, spread: float) -> nn.Parameter:
+            return nn.Parameter(mean + spread * torch.randn(*shape, generator=generator))
 
         self.num_relations = num_relations
-        self.queries = drawn(kinds, DIM, around=0.0, spread=1.0)
-        self.scales = drawn(LAYERS, kinds, DIM, around=1.0, spread=0.3)
+        self.queries = drawn(oriented, DIM, mean=0.0, spread=1.0)
+        self.scales = drawn(LAYERS, oriented, DIM, mean=1.0, spread=0.3)
         self.gates = nn.ModuleList(_linear(DIM, DIM, generator) for _ in range(LAYERS))
         self.mixes = nn.ModuleList(_linear(3 * DIM, DIM, generator) for _ in range(LAYERS))
         self.norms = nn.ModuleList(nn.LayerNorm(DIM) for _ in range(LAYERS))
         self.first = _linear(2 * DIM, 2 * DIM, generator)
-        self.last = nn.Parameter(glorot(1, 2 * DIM, generator))  # what it would add to all alike, nobody would notice
-        self.told: Tensor
-        self.register_buffer("told", torch.zeros(kinds))
-        self.silent: Tensor
-        self.register_buffer("silent", torch.tensor(float(silent)))
+        self.last = nn.Parameter(glorot(1, 2 * DIM, generator))  # without a bias, which would change no order
+        self.known_relations: Tensor
+        self.register_buffer("known_relations", torch.zeros(oriented))
+        self.sparse: Tensor
+        self.register_buffer("sparse", torch.tensor(float(sparse)))
 
     @property
-    def is_silent(self) -> bool:
-        """Whether those whom no path has come to say nothing."""
-        return not self.silent.is_cuda and bool(self.silent)
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
-        state_dict.setdefault(f"{prefix}silent", torch.tensor(0.0))  # as all networks were once
-        super()._load_from_state_dict(state_dict, prefix, *others)
+    def is_sparse(self) -> bool:
+        """Whether entities that messages have not reached stay zero."""
+        return not self.sparse.is_cuda and bool(self.sparse)
 
     def forward(
         self,
@@ -154,286 +73,197 @@ class Propagation(nn.Module):
         queries: Tensor,
         num_entities: int,
         kept: torch.dtype = torch.float32,
-        unheard: Sequence[Tensor] | None = None,
+        background: Sequence[Tensor] | None = None,
     ) -> Tensor:
-        """(questions, entities): scores of everyone as an answer to (source, oriented relation, ?).
+        """(queries, entities): scores of all entities as answers to (source, oriented relation, ?).
 
-        ``kept`` is what vectors are kept in between layers; with `HALF` there must be kernels for them. ``unheard`` is
-        what `unheard_of` says of the parts, if that is known already.
+        ``kept`` is what a GPU keeps vectors in between layers; for `newcomer.models.propagation.gpu.HALF` it must have
+        kernels. ``background`` is what `background_of` gives for the parts, if that is known already.
+
+        Without gradients a CPU takes one query at a time, so that no score depends on the others: products of matrices
+        round a row differently when there are more of them.
         """
-        if self.is_silent:
-            reach, scores, apart = self.heard(parts, sources, queries, num_entities)
-            places = torch.from_numpy(reach.questions), torch.from_numpy(reach.entities)
-            return apart[:, None].repeat(1, num_entities).index_put(places, scores)
-        asked = nn.functional.embedding(queries, self.queries)
-        sizes = 1 + over_all([one.sizes for one in parts], num_entities)
-        if asked.is_cuda:  # which does all at once in less time than it takes to ask for a few of them
-            start = asked.new_zeros(num_entities, len(queries), DIM, dtype=kept)
-            vectors = start.index_put((sources, torch.arange(len(queries), device=queries.device)), asked.to(kept))
-            done = 0
-        else:
-            vectors, done = self._nearby(parts, sources, asked, sizes, unheard), 2
-        for layer in range(done, LAYERS):
-            sums = handed_on_by_all(parts, vectors, self.scales[layer], num_entities)
-            vectors = self.after(layer, vectors, sums, sources, asked, sizes)
-        return self.scored(vectors, asked)
+        if sources.is_cuda or torch.is_grad_enabled():
+            return self._together(parts, sources, queries, num_entities, kept, background)
+        if background is None and not self.is_sparse:
+            background = [self.background_of(one) for one in parts]
+        scores = torch.empty(len(queries), num_entities)
+        for place in range(len(queries)):
+            one = slice(place, place + 1)
+            scores[one] = self._together(parts, sources[one], queries[one], num_entities, kept, background)
+        return scores
 
-    def scored(self, vectors: Tensor, asked: Tensor) -> Tensor:
-        """(questions, entities): the scores of vectors, (entities, questions, d)."""
-        # The network of [h_v ; z_q], without a copy of z_q for every v.
-        weight, kept = self.first.weight, vectors.dtype
-        asked_for = nn.functional.linear(asked, weight[:, DIM:], self.first.bias)
-        inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM].to(kept)) + asked_for.to(kept))
-        return nn.functional.linear(inner.to(asked.dtype), self.last)[:, :, 0].T
-
-    def heard(
-        self, parts: Sequence[PropagationEdges], sources: Tensor, queries: Tensor, num_entities: int
-    ) -> tuple[Reached, Tensor, Tensor]:
-        """Of a silent network: whom paths come to, their scores (pairs,), and (questions,) that of everyone else."""
-        asked = nn.functional.embedding(queries, self.queries)
-        reach = reached(parts, _array(sources), LAYERS, num_entities)
-        questions, vectors = torch.from_numpy(reach.questions), asked
-        sizes = (1 + over_all([one.sizes for one in parts], num_entities))[torch.from_numpy(reach.entities)]
-        for layer, count in enumerate(reach.within[1:].tolist()):
-            gain = (1 + torch.tanh(self.gates[layer](asked)))[questions[:count]]
-            told = told_within(reach, layer, vectors, self.scales[layer]) + padded(asked, count)
-            before = padded(vectors, count)
-            news = self.norms[layer](_mixed(self.mixes[layer], before, told * gain, sizes[:count]))
-            vectors = before + torch.relu(news)
-        weight = self.first.weight
-        asked_for = nn.functional.linear(asked, weight[:, DIM:], self.first.bias)
-        inner = torch.relu(nn.functional.linear(vectors, weight[:, :DIM]) + asked_for[questions])
-        scores, apart = (nn.functional.linear(one, self.last)[:, 0] for one in (inner, torch.relu(asked_for)))
-        return reach, scores, apart
-
-    def unheard_of(self, edges: PropagationEdges) -> Tensor:
-        """(rows, d): what each would hear in the second layer if nobody had heard of anything."""
-        by_relation = Rows(edges.rows.offsets, edges.relations, 2 * self.num_relations)
-        return weighted_sum(by_relation, edges.weights, self.scales[1]) * self._nothing()
-
-    def _nothing(self) -> Tensor:
-        """(d,): whoever has heard of nothing, after the first layer."""
-        mix, norm = self.mixes[0], self.norms[0]
-        nothing: Tensor = torch.relu(norm(mix.bias))
-        return nothing
-
-    def _nearby(
+    def _together(
         self,
         parts: Sequence[PropagationEdges],
         sources: Tensor,
-        asked: Tensor,
-        sizes: Tensor,
-        unheard: Sequence[Tensor] | None,
+        queries: Tensor,
+        num_entities: int,
+        kept: torch.dtype,
+        background: Sequence[Tensor] | None,
     ) -> Tensor:
-        """(entities, questions, d): the vectors after two layers; only near the sources is there anything to do."""
+        if self.is_sparse:
+            frontier, scores, others = self.frontier_scores(parts, sources, queries, num_entities)
+            places = torch.from_numpy(frontier.queries), torch.from_numpy(frontier.entities)
+            return others[:, None].repeat(1, num_entities).index_put(places, scores)
+        query_vectors = nn.functional.embedding(queries, self.queries)
+        degrees = self._degrees(parts, num_entities)
+        if sources.is_cuda:  # which is done with all entities before it is told to take only a few
+            start = sources, torch.arange(len(queries), device=queries.device)
+            vectors = query_vectors.new_zeros(num_entities, len(queries), DIM, dtype=kept)
+            vectors, done = vectors.index_put(start, query_vectors.to(kept)), 0
+        else:
+            vectors, done = self._first_two_layers(parts, sources, query_vectors, degrees, background), 2
+        for layer in range(done, LAYERS):
+            sums = message_sums(parts, vectors, self.scales[layer], num_entities)
+            vectors = self.updated(layer, vectors, sums, sources, query_vectors, degrees)
+        return self.readout(vectors, query_vectors)
 
-        def told(layer: int, known: Known) -> list[Known]:
-            scales = self.scales[layer]
-            return [told_on(one.rows, one.relations, one.weights, scales, known) for one in parts]
+    def _degrees(self, parts: Sequence[PropagationEdges], num_entities: int) -> Tensor:
+        """(entities,): one more than each has edges, for means."""
+        return 1 + over_all([one.degrees for one in parts], num_entities)
 
-        start = Known(sources, torch.arange(len(asked), device=asked.device), asked)
-        heard = start.beside(*told(0, start)).summed_up(len(asked))
-        begun = (heard.entities == sources[heard.questions])[:, None] * asked[heard.questions]
-        gain = (1 + torch.tanh(self.gates[0](asked)))[heard.questions]
-        mixed = _mixed(self.mixes[0], begun, heard.numbers * gain, sizes[heard.entities])
-        nothing = self._nothing()
-        knowing = heard._replace(numbers=begun + torch.relu(self.norms[0](mixed)) - nothing)
-        first, *others = told(1, knowing)
-        further = first.beside(*others).summed_up(len(asked))
-        bases = [self.unheard_of(one) for one in parts] if unheard is None else unheard
-        shape = len(sizes), len(asked), DIM
-        sums = further.added_to(over_all(list(bases), len(sizes))[:, None].expand(shape))
-        return self.after(1, knowing.added_to(nothing.expand(shape)), sums, sources, asked, sizes)
+    def readout(self, vectors: Tensor, query_vectors: Tensor) -> Tensor:
+        """(queries, entities): the scores of vectors, (entities, queries, d)."""
+        return self._scored(vectors, self._of_query(query_vectors)).T
 
-    def after(self, layer: int, vectors: Tensor, sums: Tensor, sources: Tensor, asked: Tensor, sizes: Tensor) -> Tensor:
-        """(entities, questions, d): the vectors after a layer."""
-        mix, norm = self.mixes[layer], self.norms[layer]
-        gain = 1 + torch.tanh(self.gates[layer](asked))
-        if sums.is_cuda and fused_layer.pays(len(asked)):
-            of_layer = *mix.parameters(), *norm.parameters()
-            return fused_layer.updated(vectors, sums, sources, asked, gain, sizes, *of_layer)
-        start = sources, torch.arange(len(asked), device=asked.device)
+    def _of_query(self, query_vectors: Tensor) -> Tensor:
+        """(queries, 2 d): what a query adds to the readout: there is no copy of it for every entity."""
+        return nn.functional.linear(query_vectors, self.first.weight[:, DIM:], self.first.bias)
+
+    def _scored(self, vectors: Tensor, of_query: Tensor) -> Tensor:
+        inner = nn.functional.linear(vectors, self.first.weight[:, :DIM].to(vectors.dtype))
+        inner = torch.relu(inner + of_query.to(vectors.dtype))
+        return nn.functional.linear(inner.to(of_query.dtype), self.last)[..., 0]
+
+    def frontier_scores(
+        self, parts: Sequence[PropagationEdges], sources: Tensor, queries: Tensor, num_entities: int
+    ) -> tuple[cpu.Frontier, Tensor, Tensor]:
+        """Of a sparse network: its frontier, the scores of these pairs, and (queries,) that of all other entities."""
+        query_vectors = nn.functional.embedding(queries, self.queries)
+        frontier = cpu.find_frontier(parts, sources.numpy(), LAYERS, num_entities)
+        query_of, vectors = torch.from_numpy(frontier.queries), query_vectors
+        degrees = self._degrees(parts, num_entities)[torch.from_numpy(frontier.entities)]
+        for layer, count in enumerate(frontier.within[1:].tolist()):
+            gate = self._gate(layer, query_vectors)[query_of[:count]]
+            sums = frontier.message_sums(layer, vectors, self.scales[layer]) + _padded(query_vectors, count)
+            vectors = _padded(vectors, count)
+            vectors = self._added(layer, vectors, self._mixed(layer, vectors, sums * gate, degrees[:count]))
+        of_query = self._of_query(query_vectors)
+        others = nn.functional.linear(torch.relu(of_query), self.last)[:, 0]
+        return frontier, self._scored(vectors, of_query[query_of]), others
+
+    def background_of(self, edges: PropagationEdges) -> Tensor:
+        """(rows, d): the sums of the second layer of entities that no query has reached."""
+        by_relation = Rows(edges.rows.offsets, edges.relations, 2 * self.num_relations)
+        return weighted_sum(by_relation, edges.weights, self.scales[1]) * self._unreached()
+
+    def _unreached(self) -> Tensor:
+        """(d,): the vector after the first layer of an entity that no message has reached."""
+        unreached: Tensor = torch.relu(self.norms[0](self.mixes[0].bias))
+        return unreached
+
+    def _first_two_layers(
+        self,
+        parts: Sequence[PropagationEdges],
+        sources: Tensor,
+        query_vectors: Tensor,
+        degrees: Tensor,
+        background: Sequence[Tensor] | None,
+    ) -> Tensor:
+        """(entities, queries, d): the vectors after two layers, worked out near the sources."""
+        count = len(query_vectors)
+        start = cpu.Pairs(sources, torch.arange(count, device=sources.device), query_vectors)
+        sent = [cpu.messages_of(start, one, self.scales[0]) for one in parts]
+        entities, query_of, sums = cpu.summed_pairs([start, *sent], count)
+        own = (entities == sources[query_of])[:, None] * query_vectors[query_of]
+        gated = sums * self._gate(0, query_vectors)[query_of]
+        mixed, unreached = self._mixed(0, own, gated, degrees[entities]), self._unreached()
+        near = cpu.Pairs(entities, query_of, self._added(0, own, mixed) - unreached)
+        received = cpu.summed_pairs([cpu.messages_of(near, one, self.scales[1]) for one in parts], count)
+        if background is None:
+            background = [self.background_of(one) for one in parts]
+        shape = len(degrees), count, DIM
+        sums = received.added_to(over_all(background, len(degrees))[:, None].expand(shape))
+        return self.updated(1, near.added_to(unreached.expand(shape)), sums, sources, query_vectors, degrees)
+
+    def updated(
+        self, layer: int, vectors: Tensor, sums: Tensor, sources: Tensor, query_vectors: Tensor, degrees: Tensor
+    ) -> Tensor:
+        """(entities, queries, d): the vectors after a layer; ``sums`` of messages may be written over."""
+        gate = self._gate(layer, query_vectors)
+        if sums.is_cuda and gpu.updates_layers(len(query_vectors)):
+            parameters = *self.mixes[layer].parameters(), *self.norms[layer].parameters()
+            return gpu.updated(vectors, sums, sources, query_vectors, gate, degrees, *parameters)
+        start = sources, torch.arange(len(query_vectors), device=query_vectors.device)
         if torch.is_grad_enabled():
-            told = sums.index_put(start, sums[start] + asked) * gain
-            return vectors + torch.relu(norm(_mixed(mix, vectors, told, sizes[:, None])))
-        # Nobody needs the sums any more: what is written over them takes less time than tables that are made anew.
-        told = sums.index_put_(start, sums[start] + asked).mul_(gain)
-        return torch.relu_(norm(_mixed(mix, vectors, told, sizes[:, None]))).add_(vectors)
+            gated = sums.index_put(start, sums[start] + query_vectors) * gate
+        else:  # which takes less time than tables that are made anew
+            gated = sums.index_put_(start, sums[start] + query_vectors).mul_(gate)
+        return self._added(layer, vectors, self._mixed(layer, vectors, gated, degrees[:, None]))
+
+    def _gate(self, layer: int, query_vectors: Tensor) -> Tensor:
+        return 1 + torch.tanh(self.gates[layer](query_vectors))
+
+    def _mixed(self, layer: int, vectors: Tensor, gated: Tensor, degrees: Tensor) -> Tensor:
+        """(..., d): the linear map of [vectors; logarithms; means], by ``degrees``, (...,); nothing is concatenated."""
+        small = torch.copysign(torch.log1p(gated.abs()), gated)
+        weight, bias = self.mixes[layer].parameters()
+        mixed = bias.expand(vectors.numel() // DIM, DIM)
+        for part, own in zip((vectors, small, gated / degrees[..., None]), weight.chunk(3, dim=1), strict=True):
+            mixed = torch.addmm(mixed, part.reshape(-1, DIM), own.T)
+        return mixed.view(vectors.shape)
+
+    def _added(self, layer: int, vectors: Tensor, mixed: Tensor) -> Tensor:
+        change = self.norms[layer](mixed)
+        if torch.is_grad_enabled():
+            return vectors + torch.relu(change)
+        return torch.relu_(change).add_(vectors)
 
 
-def _mixed(mix: nn.Module, vectors: Tensor, told: Tensor, sizes: Tensor) -> Tensor:
-    """(..., d): each vector with what it was told, and by how many, (...,); nothing is copied side by side for it."""
-    small = torch.copysign(torch.log1p(told.abs()), told)
-    weight, bias = mix.parameters()
-    mixed = bias.expand(vectors.numel() // DIM, DIM)
-    for part, own in zip((vectors, small, told / sizes[..., None]), weight.chunk(3, dim=1), strict=True):
-        mixed = torch.addmm(mixed, part.reshape(-1, DIM), own.T)
-    return mixed.view(vectors.shape)
+def message_sums(parts: Sequence[PropagationEdges], vectors: Tensor, scales: Tensor, num_entities: int) -> Tensor:
+    """(entities, queries, d): for each entity the sum of the messages along its edges of all parts."""
+    if not vectors.is_cuda:
+        return cpu.message_sums(parts, vectors, scales, num_entities)
+    of_part = gpu.message_sums if gpu.available() else plain_message_sums
+    return over_all([of_part(one, vectors, scales) for one in parts], num_entities)
 
 
-def _linear(given: int, wanted: int, generator: torch.Generator) -> nn.Linear:
-    # Else it would draw from everyone's random numbers.
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, given, wanted)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        layer.weight.copy_(glorot(wanted, given, generator))
-        layer.bias.zero_()
-    return layer
+def plain_message_sums(edges: PropagationEdges, vectors: Tensor, scales: Tensor) -> Tensor:
+    """(rows, queries, d): the sums of one part by a vector for each edge, as the formula has them."""
+    messages = vectors[edges.rows.columns] * scales[edges.relations][:, None]
+    return weighted_sum(edges.numbers, edges.weights, messages.flatten(1)).view(-1, *vectors.shape[1:])
 
 
-def over_all(sums: list[Tensor], num_entities: int) -> Tensor:
-    """(entities, ...): the sum of parts, each of the first entities."""
+def over_all(tables: Sequence[Tensor], num_entities: int) -> Tensor:
+    """(entities, ...): the sum of tables, each of the first entities."""
     first, *others = (
         nn.functional.pad(one, (0, 0) * (one.dim() - 1) + (0, num_entities - len(one)))
         if len(one) < num_entities
         else one
-        for one in sums
+        for one in tables
     )
     return sum(others, start=first)
 
 
-def handed_on(edges: PropagationEdges, vectors: Tensor, scales: Tensor) -> Tensor:
-    """(rows, questions, d): for each row the sum of its neighbours' vectors, each scaled as its relation says."""
-    if len(edges.relations) == 0:
-        return vectors.new_zeros(edges.rows.num_rows, *vectors.shape[1:])
-    result: Tensor = _HandedOn.apply(edges, vectors, scales)  # type: ignore[no-untyped-call]
-    return result
-
-
-def handed_on_by_all(parts: Sequence[PropagationEdges], vectors: Tensor, scales: Tensor, num_entities: int) -> Tensor:
-    """(entities, questions, d): what `handed_on` gives for several parts, all together."""
-    if len(parts) == 2 and not vectors.is_cuda and not torch.is_grad_enabled():
-        # Without a table for each part: the second is a newcomer's few edges.
-        first, second = (one.arrays for one in parts)
-        return torch.from_numpy(_summed(*first, *second, num_entities, _array(vectors), _array(scales)))
-    return over_all([handed_on(one, vectors, scales) for one in parts], num_entities)
-
-
-class _HandedOn(torch.autograd.Function):
-    """By compiled loops or kernels, without a vector for each edge; on a GPU that lacks them, with one."""
-
-    @staticmethod
-    def forward(ctx: Any, edges: PropagationEdges, vectors: Tensor, scales: Tensor) -> Tensor:
-        ctx.edges = edges
-        ctx.save_for_backward(vectors, scales)
-        if not vectors.is_cuda:
-            rows = edges.rows.num_rows
-            return torch.from_numpy(_summed(*edges.arrays, *no_edges(), rows, _array(vectors), _array(scales)))
-        if not fused.available():
-            return summed_by_edges(edges, vectors, scales)
-        return fused.summed(edges.handing, vectors, scales)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        (vectors, scales), edges = ctx.saved_tensors, ctx.edges
-        if gradients[0].is_cuda and not fused.available():
-            return None, *slopes_by_edges(edges, vectors, scales, gradients[0])
-        if gradients[0].is_cuda:
-            of_vectors = fused.summed(edges.turned_handing, gradients[0], scales)
-            graph = edges.of_relation, edges.rows, edges.weights
-            return None, of_vectors, fused.scale_slopes(*graph, vectors, gradients[0])
-        tables = _array(vectors), _array(scales), _array(gradients[0])
-        found = _slopes(*edges.arrays, *tables)  # type: ignore[call-arg]
-        return None, *map(torch.from_numpy, found)
-
-
-def summed_by_edges(edges: PropagationEdges, vectors: Tensor, scales: Tensor) -> Tensor:
-    """What `handed_on` gives."""
-    said = vectors[edges.rows.columns] * scales[edges.relations][:, None]
-    return _sums(edges.by_place, edges.weights, said)
-
-
-def slopes_by_edges(
-    edges: PropagationEdges, vectors: Tensor, scales: Tensor, gradient: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The gradients of the vectors and of the scales."""
-    wanted = gradient[edges.rows.row_ids()] * edges.weights[:, None, None]
-    by_edge = (wanted * vectors[edges.rows.columns]).sum(dim=1)
-    for_scales = _by_relation(edges, by_edge)
-    wanted = wanted * scales[edges.relations][:, None]
-    return _sums(edges.by_neighbor, torch.ones_like(edges.weights), wanted), for_scales
-
-
-def _by_relation(edges: PropagationEdges, by_edge: Tensor) -> Tensor:
-    """(relations, d): the sums of what each edge has, (edges, d)."""
-    return weighted_sum(edges.of_relation, torch.ones_like(edges.weights), by_edge)
-
-
-def _sums(rows: Rows, weights: Tensor, said: Tensor) -> Tensor:
-    """(rows, questions, d): the weighted sums of what is said along edges, (edges, questions, d)."""
-    return weighted_sum(rows, weights[rows.columns], said.flatten(1)).view(-1, *said.shape[1:])
-
-
-def _array(tensor: Tensor) -> Any:
-    return tensor.detach().contiguous().numpy()
-
-
-@numba.njit(nogil=True, cache=True)
-def _summed(
-    offsets: Ids,
-    columns: Ids,
-    relations: Ids,
-    weights: Numbers,
-    more_offsets: Ids,
-    more_columns: Ids,
-    more_relations: Ids,
-    more_weights: Numbers,
-    rows: int,
-    vectors: Numbers,
-    scales: Numbers,
-) -> Numbers:
-    """The sums over the edges of two parts."""
-    questions, size = vectors.shape[1], vectors.shape[2]
-    sums = np.zeros((rows, questions, size), dtype=np.float32)  # made here: elsewhere it might be one of the others
-    for part in range(2):
-        starts, ends_of, kinds, kept = offsets, columns, relations, weights
-        if part == 1:
-            starts, ends_of, kinds, kept = more_offsets, more_columns, more_relations, more_weights
-        for row in range(len(starts) - 1):
-            for entry in range(starts[row], starts[row + 1]):
-                if kept[entry] == 0.0:
-                    continue
-                column, relation, weight = ends_of[entry], kinds[entry], kept[entry]
-                for question in range(questions):
-                    for one in range(size):
-                        sums[row, question, one] += weight * scales[relation, one] * vectors[column, question, one]
-    return sums
-
-
-@numba.njit(nogil=True, cache=True)
-def _slopes(
-    offsets: Ids,
-    columns: Ids,
-    relations: Ids,
-    weights: Numbers,
-    vectors: Numbers,
-    scales: Numbers,
-    gradient: Numbers,
-) -> tuple[Numbers, Numbers]:
-    questions, size = vectors.shape[1], vectors.shape[2]
-    of_vectors, of_scales = np.zeros_like(vectors), np.zeros_like(scales)
-    for row in range(len(offsets) - 1):
-        for entry in range(offsets[row], offsets[row + 1]):
-            if weights[entry] == 0.0:
-                continue
-            column, relation, weight = columns[entry], relations[entry], weights[entry]
-            for question in range(questions):
-                for one in range(size):
-                    slope = weight * gradient[row, question, one]
-                    of_vectors[column, question, one] += slope * scales[relation, one]
-                    of_scales[relation, one] += slope * vectors[column, question, one]
-    return of_vectors, of_scales
-
-
-AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers that are handed on together
-
-KEPT = 12  # vectors of an entity that learning keeps, in tables of the size of one along an edge
-
-PATHS = "propagation."  # the names of the weights begin so
-
-
-def at_once(edges: PropagationEdges, num_entities: int) -> int:
-    """How many questions are asked together, so that their tables are no burden."""
+def batch_size(edges: PropagationEdges, num_entities: int) -> int:
+    """How many queries are worked on together, so that their tables are no burden."""
     device = edges.weights.device.type
-    kernels = device == "cuda" and fused.available()  # they need no vector for an edge
-    along = 0 if kernels else len(edges.relations)
-    return max(1, AT_ONCE[device] // (DIM * max(along, KEPT * num_entities, 1)))
+    along = len(edges.relations)
+    if device == "cuda":  # by plain formulas training keeps two vectors for each edge and layer, by kernels none
+        along = 0 if gpu.available() else 2 * LAYERS * along
+    return max(1, TABLE_SIZE[device] // (DIM * max(along, KEPT * num_entities, 1)))
+
+
+def _padded(table: Tensor, rows: int) -> Tensor:
+    """(rows, d): the table with zeros for the rows that follow."""
+    return nn.functional.pad(table, (0, 0, 0, rows - len(table)))
+
+
+def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    # Else it would draw from the global generator.
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        layer.weight.copy_(glorot(outputs, inputs, generator))
+        layer.bias.zero_()
+    return layer

@@ -15,7 +15,8 @@ from torch import Tensor
 from newcomer.errors import DatasetError
 from newcomer.graph import Adjacency, Base, Ids, Overlay
 from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
-from newcomer.models.propagation.network import PATHS, Propagation, PropagationEdges, at_once, propagation_edges
+from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
+from newcomer.models.propagation.network import PREFIX, Propagation, batch_size
 from newcomer.models.threads import one_thread
 
 
@@ -23,9 +24,9 @@ class PropagationScorer:
     """The log of each candidate's share in the softmax over all seen entities, in any overlay over one base."""
 
     def __init__(self, network: Propagation, base: Base, device: torch.device) -> None:
-        self.device = torch.device("cpu") if network.is_silent else device
+        self.device = torch.device("cpu") if network.is_sparse else device
         self.network, self.base = network.to(self.device).eval(), base
-        self._known_relations: npt.NDArray[np.bool_] = network.told.cpu().numpy() > 0
+        self._known_relations: npt.NDArray[np.bool_] = network.known_relations.cpu().numpy() > 0
         self._base_edges = self._edges(base.rows)
         self._last: tuple[Overlay, list[PropagationEdges], list[Tensor] | None] | None = None
 
@@ -35,8 +36,7 @@ class PropagationScorer:
         known = np.flatnonzero(self._known_relations[relations])
         asked = np.stack([entities[known], relations[known]], axis=1).astype(np.int64)
         distinct, places = np.unique(asked, axis=0, return_inverse=True)  # one query may have many answers
-        # On a CPU one by one: what is asked together is rounded differently, and takes as long.
-        step = at_once(self._base_edges, overlay.num_entities) if self.device.type == "cuda" else 1
+        step = batch_size(self._base_edges, overlay.num_entities)
         for start in range(0, len(distinct), step):
             shares = self._log_shares(overlay, distinct[start : start + step])
             of_these = (places >= start) & (places < start + step)
@@ -56,7 +56,7 @@ class PropagationScorer:
         sources, relations = torch.from_numpy(queries).to(self.device).unbind(dim=1)
         parts, background = self._parts(overlay)
         with torch.no_grad(), one_thread():
-            scores = self.network(parts, sources, relations, overlay.num_entities, unheard=background)
+            scores = self.network(parts, sources, relations, overlay.num_entities, background=background)
             shares = scores - torch.logsumexp(scores[:, : overlay.num_seen], dim=1, keepdim=True)
         found: npt.NDArray[np.float32] = shares.cpu().numpy()
         return found
@@ -68,9 +68,9 @@ class PropagationScorer:
             if len(overlay.delta.tails):
                 parts.append(self._edges(overlay.delta))
             background = None
-            if self.device.type != "cuda" and not self.network.is_silent:
+            if self.device.type != "cuda" and not self.network.is_sparse:
                 with torch.no_grad(), one_thread():
-                    background = [self.network.unheard_of(part) for part in parts]
+                    background = [self.network.background_of(part) for part in parts]
             self._last = overlay, parts, background
         return self._last[1], self._last[2]
 
@@ -89,17 +89,17 @@ class PropagationScorer:
         rows = self._base_edges.rows
         removed = torch.from_numpy(overlay.is_removed.copy()).to(self.device)
         hidden = removed[rows.row_ids()] | removed[rows.columns]
-        return self._base_edges.seen_with(self._base_edges.weights.masked_fill(hidden, 0.0))
+        return self._base_edges.with_weights(self._base_edges.weights.masked_fill(hidden, 0.0))
 
 
 def propagation_weights(network: Propagation) -> dict[str, npt.NDArray[np.floating]]:
     """Its numbers by name, as a model keeps them."""
-    return {f"{PATHS}{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
+    return {f"{PREFIX}{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
 
 
 def propagation_of(weights: Mapping[str, npt.NDArray[np.floating]], num_relations: int) -> Propagation | None:
     """The network that a model keeps, if it has one."""
-    own = {name.removeprefix(PATHS): value for name, value in weights.items() if name.startswith(PATHS)}
+    own = {name.removeprefix(PREFIX): value for name, value in weights.items() if name.startswith(PREFIX)}
     if not own:
         return None
     network = Propagation(num_relations, torch.Generator())
