@@ -4,6 +4,7 @@ The blocks of a page run in one folder, in the order of the page. Guides begin w
 """
 
 import os
+import pydoc
 import re
 import runpy
 import shlex
@@ -24,6 +25,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"
 QUICK_START = DOCS / "quickstart.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+NAMED = re.findall(r"^::: (\S+)", (DOCS / "reference" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
 SHOWN = ("console", "python")
 REFERENCE = runpy.run_path(str(ROOT / "scripts" / "command_reference.py"))["pages"]()
 
@@ -122,6 +124,13 @@ def test_links_lead_somewhere(page):
         if "://" not in target:
             place = (page.parent / target).resolve()
             assert place.exists() or place in there, target
+
+
+@pytest.mark.parametrize(
+    "name", re.findall(r"^::: (\S+)", (DOCS / "reference" / "api.md").read_text("utf-8"), re.MULTILINE)
+)
+def test_what_the_reference_names_is_there(name):
+    assert pydoc.locate(name) is not None
 
 
 def test_every_command_has_a_page():
