@@ -73,23 +73,20 @@ def command_page(name: str, command: Any) -> str:
 
 def settings_page() -> str:
     """All settings with their defaults, and what each preset changes."""
-    plain = settings_of(Config(preset="custom"))
     usual = settings_of(load_preset("default"))
     lines = ["# Settings and presets", "", MADE, "", INTRODUCTION, ""]
     for section, about in {"": "", **sections()}.items():
-        own = {name: one for name, one in plain.items() if name.rpartition(".")[0] == section}
         lines += [f"## {section or 'The run'}", "", *([about, ""] if about else []), HEAD, RULE]
-        for name, one in own.items():
-            in_default = f"`{usual[name]['value']}`"
-            cells = [f"`{name}`", f"`{one['value']}`", in_default, cell(one["about"]), cell(one["allowed"])]
-            lines.append(f"| {' | '.join(cells)} |")
+        for name, one in usual.items():
+            if name.rpartition(".")[0] == section:
+                cells = [f"`{name}`", f"`{one['value']}`", cell(one["about"]), cell(one["allowed"])]
+                lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
-    lines += ["## Presets", "", "What each preset states; everything else is as in the column *if not stated*.", ""]
+    lines += ["## Presets", "", "What each preset changes in `default`.", ""]
     for preset in preset_names():
-        stated = settings_of(load_preset(preset))
-        values = {name: stated[name]["value"] for name in plain if name != "preset"}
-        changed = [f"{name} = {value}" for name, value in values.items() if value != plain[name]["value"]]
-        lines += [f"### {preset}", "", "```toml", *changed, "```", ""]
+        values = {name: one["value"] for name, one in settings_of(load_preset(preset)).items() if name != "preset"}
+        changed = [f"{name} = {value}" for name, value in values.items() if value != usual[name]["value"]]
+        lines += [f"### {preset}", "", "```toml", *(changed or ["# nothing"]), "```", ""]
     return "\n".join(lines)
 
 
@@ -97,8 +94,8 @@ INTRODUCTION = """\
 A setting is named `section.field`. It comes from a preset (`--preset`) or a TOML file (`--config`), then
 from `--decoder`, `--protocol` and `--seed`, then from `--set NAME=VALUE`; the last one counts. The `config.toml` of
 every model states all settings with this documentation."""
-HEAD = "| setting | if not stated | preset `default` | what it does | may be |"
-RULE = "|---|---|---|---|---|"
+HEAD = "| setting | preset `default` | what it does | may be |"
+RULE = "|---|---|---|---|"
 
 
 def settings_of(config: Config) -> dict[str, dict[str, str]]:
@@ -114,7 +111,7 @@ def settings_of(config: Config) -> dict[str, dict[str, str]]:
 
 def sections() -> dict[str, str]:
     """The sections of the settings with what each is about."""
-    return {one["name"]: one["about"] for one in SECTION.finditer(to_toml(Config(preset="custom")))}
+    return {one["name"]: one["about"] for one in SECTION.finditer(to_toml(load_preset("default")))}
 
 
 def cell(text: str | None) -> str:
