@@ -448,7 +448,7 @@ def _slower(training: TrainingConfig) -> str:
 def _for_a_batch(config: Config) -> str:
     """What memory is needed for, and which settings need less."""
     model, training = config.model, config.training
-    drawn = "rivals" if model.answers_by_input else "negatives"
+    drawn = "softmax_negatives" if model.answers_by_input else "negatives"
     now = f"model.dim ({model.dim}) or training.{drawn} ({getattr(training, drawn) or NOTHING})"
     more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
     return f"for a batch; lower {now}, {more}"
