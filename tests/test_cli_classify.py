@@ -111,9 +111,8 @@ def test_a_triple_that_cannot_be_judged_is_named_with_its_file(made, tmp_path, t
 
 
 def test_options_that_contradict_each_other(made):
-    assert "standard input (`-`) is named more than once" in sentence(
-        call("classify", "model", "-", "--facts", "-", cwd=made)
-    )
+    twice = call("classify", "model", "-", "--facts", "-", cwd=made)
+    assert "standard input (`-`) is named more than once" in sentence(twice)
     both = call("classify", "model", "asked.tsv", "--json", "--out", "v.tsv", cwd=made)
     assert "choose one" in sentence(both)
     assert ".parquet" in sentence(call("classify", "model", "asked.tsv", "--out", "v.npy", cwd=made))
