@@ -7,25 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli.common import JsonOption, console, print_json, table, takes_read_options, working
-from newcomer.cli.evaluate import (
-    CLASS_MEASURES,
-    MEASURES,
+from newcomer.cli.common import print_json, print_table, progress, working
+from newcomer.cli.evaluate import RankingOptions, data_of, read_run, takes_ranking_options
+from newcomer.cli.options import (
     AnyDataOption,
-    Asking,
-    CandidatesOption,
     DataOption,
     DeviceOption,
-    FilterOption,
-    FullOption,
-    TiesOption,
-    case_of,
-    cells_of,
-    data_of,
-    figure,
-    read_run,
+    JsonOption,
+    SeedOption,
+    ThreadsOption,
+    takes_read_options,
 )
-from newcomer.cli.rules import SeedOption, ThreadsOption, progress
+from newcomer.cli.reports import CLASS_MEASURES, MEASURES, cells_of, figure
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -35,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @takes_read_options
+@takes_ranking_options
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN ...", help="Folders of trained models.")],
     metric: Annotated[
@@ -42,35 +36,32 @@ def compare(
     ] = "mrr",
     data: DataOption = None,
     any_data: AnyDataOption = False,
-    filter_name: FilterOption = None,
-    full_graph: FullOption = None,
-    candidates: CandidatesOption = None,
-    ties: TiesOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     *,
+    ranking: RankingOptions,
     reading: "ReadOptions",
 ) -> None:
     """Measure models of the same data on the same questions, and say how sure their differences are."""
     from newcomer.errors import OptionError
-    from newcomer.evaluation.report import RANKING, metric_task
+    from newcomer.evaluation.report import RANKING, Case, metric_task
+    from newcomer.training.runtime import choose_device
 
     if len(runs) < 2:
         raise OptionError(f"only {runs[0]} is named, and a comparison needs two models; name another one")
     task = metric_task(metric)
-    asking = Asking(filter_name, full_graph, candidates, ties)
-    protocol = asking.protocol
+    protocol = ranking.protocol
     bundles = [read_run(run) for run in runs]
     check_one_data_set(runs, bundles)
     dataset = data_of(runs[0], bundles[0], data, any_data, reading)
-    cases = [case_of(bundle, dataset, device, threads, seed) for bundle in bundles]
+    cases = [Case(bundle, dataset, choose_device(device), threads, seed) for bundle in bundles]
     if task == RANKING:
-        entrants = _rivals_by_rank(cases, protocol, asking, metric)
+        entrants = _by_rank(cases, protocol, ranking.full_graph, metric)
     else:
-        asking.refuse()
-        entrants = _rivals_by_label(cases)
+        ranking.refuse()
+        entrants = _by_label(cases)
     report = _comparison(runs, cases, entrants, metric, protocol if task == RANKING else None)
     print_json(report) if as_json else _print_comparison(report)
 
@@ -90,19 +81,20 @@ def check_one_data_set(runs: Sequence[Path], bundles: "Sequence[Bundle]") -> Non
             )
 
 
-def _rivals_by_rank(
-    cases: "Sequence[Case]", protocol: "RankingProtocol", asking: Asking, metric: str
+def _by_rank(
+    cases: "Sequence[Case]", protocol: "RankingProtocol", full_graph: str | None, metric: str
 ) -> "list[Entrant]":
+    from newcomer.api import all_facts
     from newcomer.evaluation.report import compare_rankings, headline, rank_test
 
-    full, results = asking.graph(cases[0].dataset), []
+    full, results = None if full_graph is None else all_facts(full_graph, cases[0].dataset), []
     for place, case in enumerate(cases):
         with progress(f"ranking {place + 1}/{len(cases)}") as advance:
             results.append(headline(rank_test(case, protocol, full, progress=advance).model[0]))
     return compare_rankings(results, metric, cases[0].seed)
 
 
-def _rivals_by_label(cases: "Sequence[Case]") -> "list[Entrant]":
+def _by_label(cases: "Sequence[Case]") -> "list[Entrant]":
     from newcomer.evaluation.report import classify_test, compare_classifications
 
     with working("classifying"):
@@ -164,8 +156,8 @@ def _print_comparison(report: "Report") -> None:
         )
         for run in report["runs"]
     ]
-    console().print(table(title, titles, rows))
-    typer.echo("figures in percent, ranks as they are; differences with their 95 % interval over resampled questions")
+    print_table(title, titles, rows)
+    typer.echo("figures in percent, ranks as they are; differences with their 95 % interval over resampled queries")
     protocols = {run["protocol"] for run in report["runs"]}
     if len(protocols) > 1:
         typer.echo(f"protocols differ ({', '.join(sorted(protocols))}): what was known in training differs, too")
