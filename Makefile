@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 EXTRAS := rdf,plots,tune,dev
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -30,6 +30,10 @@ format: $(READY)
 bench: $(READY)  ## speed and memory, as ratios against a baseline of the same run
 	$(BIN)/python benchmarks/run_all.py
 
+docs: $(READY)  ## the user guide and the reference as web pages, in site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),docs]"
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build dist demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +

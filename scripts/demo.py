@@ -1,4 +1,4 @@
-"""The whole story on the small real graph that ships with the package, for someone who has never seen one.
+"""The whole package on the small real graph that ships with it, for someone who has never seen a knowledge graph.
 
 ``demo.py [FOLDER] [--set NAME=VALUE ...]`` runs the commands it shows and leaves what they write in the folder;
 settings are handed on to the training. Every run prints the same text: how long things took is left out.
@@ -27,19 +27,19 @@ LETTERS = {"x": "A", "y": "C", "z": "B"}
 
 
 def main() -> None:
-    """Tell the story."""
-    parser = argparse.ArgumentParser(description="The whole story on the sample graph.")
+    """Run all chapters."""
+    parser = argparse.ArgumentParser(description="The whole package on the sample graph.")
     parser.add_argument("folder", nargs="?", default="demo", type=Path)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the training")
     given = parser.parse_args()
     try:
-        tell(given.folder, given.set)
+        run_all(given.folder, given.set)
     except NewcomerError as error:  # a wrong --set, or another demo in the same folder
         print(f"demo: {error}", file=sys.stderr)
         sys.exit(2)
 
 
-def tell(folder: Path, settings: list[str]) -> None:
+def run_all(folder: Path, settings: list[str]) -> None:
     """All chapters, one after the other."""
     folder.mkdir(parents=True, exist_ok=True)
     the_graph()
@@ -52,37 +52,37 @@ def tell(folder: Path, settings: list[str]) -> None:
 def the_graph() -> None:
     """What a knowledge graph is."""
     chapter("1. A graph of facts")
-    say("A knowledge graph is a list of facts, each saying how two things are related. Some of those about Portugal:")
+    paragraph("A knowledge graph is a list of facts, each relating two things. Some of those about Portugal:")
     data = load_dataset("sample")
     portugal, names, relations = data.entities.id("Portugal"), data.entities, data.relations
     own = [row for row in data.observed.triples.rows.tolist() if row[0] == portugal]
     first_of_each = {relation: (relation, tail) for _, relation, tail in reversed(own)}
     for relation, tail in sorted(first_of_each.values())[:6]:
         print(f"    Portugal  {relations[relation]}  {names[tail]}")
-    say(
+    paragraph(
         "The sample graph has thousands of them, about countries, cities, languages and currencies. It is cut in two. "
         "`train` is about those who were there before 1990. The newcomers are the states that became independent since "
-        "then, and their cities. Some facts of each (`aux`) are given; others (`test`) are kept back as an exam."
+        "then, and their cities. Some facts of each (`aux`) are given; others (`test`) are held out to evaluate on."
     )
     run("describe", "sample", "--top", "4")
 
 
 def the_split(folder: Path) -> None:
-    """How an exam about newcomers is made."""
-    chapter("2. An exam about newcomers")
-    say(
-        "Any graph can be cut like that, by chance instead of by history: some entities are declared new, a few of "
-        "their facts stay known, the rest is asked."
+    """How a data set with newcomers is made of any graph."""
+    chapter("2. A data set with newcomers")
+    paragraph(
+        "Any graph can be split like that, at random instead of by history: some entities are declared new, a few of "
+        "their facts stay known, the others are test queries."
     )
     run("split", "sample", str(folder / "split"), "--unseen", "subject", "--rate", "20", "--seed", "0", "--force")
 
 
 def the_rules(folder: Path) -> None:
-    """What regularities the graph has."""
-    chapter("3. Regularities")
-    say("Which rules does the old part of the graph obey? All of them are found and counted:")
+    """The rules of the graph."""
+    chapter("3. Rules")
+    paragraph("Which rules hold in `train`? All of them are mined and counted:")
     run("mine", "sample", "--out", str(folder / "rules.tsv"), "--top", "5", "--force")
-    say("Some of them in words; where something is known to compare with, so many of 100 are right:")
+    paragraph("Some of them in words, and how many of 100 conclusions that can be checked are right:")
     rules, relations, _ = read_rule_table(folder / "rules.tsv")
     best: dict[int, Rule] = {}
     for rule in sorted(rules, key=lambda one: (-one.smoothed_confidence, -one.support)):
@@ -102,51 +102,51 @@ def in_words(rule: Rule, relations: list[str]) -> str:
 
 
 def the_model(folder: Path, settings: list[str]) -> None:
-    """Training and the exam."""
-    chapter("4. Learning")
-    say(
-        "A model is a small neural network and these rules together. How far to trust which is found out on entities "
-        "that are taken out of the graph and treated as newcomers. The real newcomers are not looked at."
+    """Training and evaluation."""
+    chapter("4. Training")
+    paragraph(
+        "A model is an ensemble of a small neural network and these rules. Its weights are learned on entities that "
+        "are held out of the graph and treated as newcomers. The real newcomers are not used."
     )
     changes = [word for setting in settings for word in ("--set", setting)]
     run("train", "sample", "--out", str(folder / "model"), "--force", *changes)
-    chapter("5. The exam")
-    say(
-        "Every fact that was kept back becomes a question, such as: South Sudan borders whom? The model puts all "
-        "entities in an order, and we look how far up the right one is. Hits@1: it is the first; Hits@10: among the "
-        "first ten. MRR is the mean of 1 / place."
+    chapter("5. Evaluation")
+    paragraph(
+        "Every fact of test becomes a query, such as (South Sudan, borders, ?). The model ranks all entities as "
+        "answers. Hits@1 is the share of queries whose right answer comes first, Hits@10 of those where it is among the "
+        "first ten. MRR is the mean of 1 / rank."
     )
     run("evaluate", str(folder / "model"), "--rules-row", "--force")
-    say(verdict(json.loads((folder / "model" / "result.json").read_text(encoding="utf-8"))))
+    paragraph(verdict(json.loads((folder / "model" / "result.json").read_text(encoding="utf-8"))))
 
 
 def verdict(result: dict[str, Any]) -> str:
-    """What the exam says, in a sentence or two."""
+    """The result in a sentence or two."""
     model, rules = result["metrics"], result["rules"][0]["metrics"]
 
     figures = [f"{100 * metrics[name]:.0f}" for metrics in (model, rules) for name in ("hits@1", "hits@10")]
-    told = (
-        "Of 100 such questions the model has the right answer first in {} and among its first ten in {}; the rules "
-        "without a network in {} and {}."
+    text = (
+        "Of 100 such queries the model has the right answer first in {} and among its first ten in {}; the rules "
+        "alone in {} and {}."
     ).format(*figures)
     if model["mrr"] < rules["mrr"]:
-        told += " On these newcomers the rules alone do better."
-    return told
+        text += " On these newcomers the rules alone do better."
+    return text
 
 
 def the_newcomer(folder: Path) -> None:
-    """Someone new."""
-    chapter("6. Someone arrives")
-    say(f"{NEWCOMER} is in no training data. All we know of it:")
+    """A newcomer, added to the trained model."""
+    chapter("6. A newcomer arrives")
+    paragraph(f"{NEWCOMER} is in no training data. All known facts of it:")
     file, model = folder / "newcomer.tsv", str(folder / "model")
     file.write_text("".join("\t".join(fact) + "\n" for fact in FACTS), encoding="utf-8")
     for fact in FACTS:
         print(f"    {'  '.join(fact)}")
-    say("What else is likely true? Nothing is trained again; this takes milliseconds once the model is loaded.")
+    paragraph("What else is likely true? Nothing is trained again; this takes milliseconds once the model is loaded.")
     run("suggest", model, "--facts", str(file), "--top", "6")
-    say("One answer with all its reasons. `x`, `y` and `z` in a rule stand for anyone.")
+    paragraph("One answer with all its reasons. `x`, `y` and `z` in a rule stand for any entity.")
     run("explain", model, "--facts", str(file), "--relation", "in_region", "--top", "1")
-    say("The same as a picture: known facts solid, what rules infer dashed, the likely answers in red.")
+    paragraph("The same as a picture: known facts solid, what rules infer dashed, the likely answers in red.")
     run("draw", model, NEWCOMER, "--facts", str(file), "--out", str(folder / "newcomer.png"), "--force")
 
 
@@ -155,7 +155,7 @@ def chapter(title: str) -> None:
     print(f"\n{title}\n{'=' * len(title)}", flush=True)
 
 
-def say(text: str) -> None:
+def paragraph(text: str) -> None:
     """A paragraph."""
     print(f"\n{fill(text, 100)}\n", flush=True)
 
@@ -163,10 +163,10 @@ def say(text: str) -> None:
 def run(*words: str) -> None:
     """A command as one would type it, and what it prints, but for how long it took."""
     print(f"$ newcomer {' '.join(words)}", flush=True)
-    said = io.StringIO()
-    with redirect_stdout(said):
+    printed = io.StringIO()
+    with redirect_stdout(printed):
         app(list(words), standalone_mode=False)
-    for line in said.getvalue().splitlines():
+    for line in printed.getvalue().splitlines():
         print(DURATION.sub("", line.rstrip()))
 
 

@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 import torch
 
-from newcomer.models.propagation.network import Propagation, propagation_edges
+from newcomer.models.propagation.edges import propagation_edges
+from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from overlay_world import ENTITIES, RELATIONS, SEEN, Fact, overlay_of
 
 CPU = torch.device("cpu")
-KINDS = pytest.mark.parametrize("silent", [False, True])
+KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 
 
-def network_of(relations: int, silent: bool = False, known: int | None = None) -> Propagation:
+def network_of(relations: int, sparse: bool = False, known: int | None = None) -> Propagation:
     """One that knows of the first relations, or of all."""
-    network = Propagation(relations, torch.Generator().manual_seed(5), silent)
+    network = Propagation(relations, torch.Generator().manual_seed(5), sparse)
     with torch.no_grad():
-        for one in network.parameters():  # a fresh one has no biases, and says the same of all whom nothing reaches
+        for one in network.parameters():  # a fresh one has no biases, and scores all alike that nothing reaches
             one.add_(0.1 * torch.randn(one.shape, generator=torch.Generator().manual_seed(len(one))))
     for first in (0, relations):
-        network.told[first : first + (relations if known is None else known)] = 1.0
+        network.known_relations[first : first + (relations if known is None else known)] = 1.0
     return network.eval()
 
 

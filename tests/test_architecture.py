@@ -18,6 +18,7 @@ LEVELS = [
     {"training"},
     {"predictor"},
     {"service", "reproduction"},
+    {"api"},
     {"cli"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

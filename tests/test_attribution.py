@@ -11,14 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from newcomer.models.propagation.own import Asked, Paths
-from test_similarity import ENTITIES, FACT, RELATIONS, SEEN
-from test_wide import CPU, ids, network_of, wide
 from torch import Tensor
 
-from newcomer.graph import Graph, TripleArray, Vocabulary
+from newcomer.graph import Overlay, TripleArray
 from newcomer.models.propagation import attribution
 from newcomer.models.propagation.attribution import (
+    Chain,
     Fact,
     Messages,
     Question,
@@ -33,17 +31,17 @@ from newcomer.models.propagation.attribution import (
 from newcomer.models.propagation.cpu import distances
 from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
 from newcomer.models.propagation.network import LAYERS, Propagation
-from newcomer.predictor import Chain, Predictor
+from newcomer.models.propagation.scorer import PropagationScorer
+from newcomer.predictor import Predictor
 from nn_oracle import one_thread
-from test_hearing import facts_of
+from overlay_world import ENTITIES, FACT, RELATIONS, SEEN, ids, overlay_of
+from propagation_world import CPU, KINDS, network_of
 from test_predictor import ATLANTIS, BLENDED, HEARING, forgetful, model, table
 from training_world import FOLDED
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
-PATHS = (*FOLDED, *BLENDED, "model.propagation=yes", "training.propagation_steps=9")
-OVER_ALL = (*PATHS, HEARING, "model.propagate_newcomers=yes")
-KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-MODELS = pytest.mark.parametrize("changes", [PATHS, OVER_ALL], ids=["own facts", "all facts"])
+PROPAGATING = (*FOLDED, *BLENDED, "model.propagation=yes", "training.propagation_steps=9")
+MODELS = pytest.mark.parametrize("changes", [PROPAGATING, (*PROPAGATING, HEARING)], ids=["plain", "with statistics"])
 FACTS = st.sets(FACT, min_size=4, max_size=20)
 ENTITY, RELATION = st.integers(0, ENTITIES - 1), st.integers(0, 2 * RELATIONS - 1)
 
@@ -124,22 +122,42 @@ def check_chain(facts: tuple[tuple, ...], known: set, entity: object, answer: ob
     assert at[-1] == answer and len(set(at)) == len(at)
 
 
+def chains_of(facts: set[Fact], network: Propagation, device: torch.device = CPU) -> "Over":
+    overlay = overlay_of(facts)
+    return Over(PropagationScorer(network, overlay.base, device), overlay)
+
+
+class Over:
+    """A scorer in one overlay."""
+
+    def __init__(self, scorer: PropagationScorer, overlay: Overlay) -> None:
+        self.scorer, self.overlay = scorer, overlay
+
+    def shares(self, entity: int, relation: int) -> np.ndarray:
+        return self.scorer.scores(self.overlay, ids(entity), ids(relation))[0]
+
+    def chains(self, entity: int, relation: int, answer: int) -> list[Chain]:
+        return self.scorer.chains(self.overlay, entity, relation, answer)
+
+
 @KINDS
 @hypothesis_settings(max_examples=25)
 @given(FACTS, ENTITY, RELATION, ENTITY)
-def test_chains_lead_to_the_answer_and_a_loss_is_that_without_their_facts(sparse, facts, entity, relation, answer):
+def test_chains_lead_to_the_answer_and_a_loss_is_what_is_said_without_their_facts(
+    sparse, facts, entity, relation, answer
+):
     network = network_of(RELATIONS, sparse)
-    paths = wide(facts, network)
-    before = paths.scores(ids(entity), ids(relation))[0]
-    found = paths.ways(entity, relation, answer)
-    assert len(found) <= attribution.MAX_CHAINS and len({way.facts for way in found}) == len(found)
-    assert [way.loss for way in found] == sorted((way.loss for way in found), reverse=True)
-    for way in found:
-        check_chain(way.facts, facts, entity, answer)
-        after = wide(facts - set(way.facts), network).scores(ids(entity), ids(relation))[0]
-        assert way.loss == pytest.approx(float(before[answer] - after[answer]), rel=1e-3, abs=1e-4)
-        assert way.loss > attribution.MIN_LOSS
-    assert np.array_equal(paths.scores(ids(entity), ids(relation))[0], before)
+    over = chains_of(facts, network)
+    before = over.shares(entity, relation)
+    found = over.chains(entity, relation, answer)
+    assert len(found) <= attribution.MAX_CHAINS and len({one.facts for one in found}) == len(found)
+    assert [one.loss for one in found] == sorted((one.loss for one in found), reverse=True)
+    for one in found:
+        check_chain(one.facts, facts, entity, answer)
+        after = chains_of(facts - set(one.facts), network).shares(entity, relation)
+        assert one.loss == pytest.approx(float(before[answer] - after[answer]), rel=1e-3, abs=1e-4)
+        assert one.loss > attribution.MIN_LOSS
+    assert np.array_equal(over.shares(entity, relation), before)
 
 
 def everything() -> AbstractContextManager[object]:

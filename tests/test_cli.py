@@ -11,7 +11,7 @@ import pytest
 
 import newcomer
 from command_line import call, run, sentence
-from newcomer.cli.common import console
+from newcomer.cli.common import print_table
 
 
 @pytest.fixture
@@ -236,9 +236,10 @@ def test_names_are_printed_as_they_are(tmp_path):
         assert done.returncode == 0 and f"written to {out}" in done.stdout, done.stderr
 
 
-def test_the_console_takes_brackets_and_colons_for_what_they_are(capsys):
-    console().print("[red]x[/b] :cat:")
-    assert capsys.readouterr().out == "[red]x[/b] :cat:\n"
+def test_a_table_prints_brackets_and_colons_as_they_are(capsys):
+    print_table("[u] :x:", ("[red] title", "b"), [("[/b] :cat:", "a cell")])
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("[u] :x:", "[red] title", "[/b] :cat:"))
 
 
 def test_the_name_does_not_depend_on_how_the_path_is_typed(graph):

@@ -97,9 +97,9 @@ def test_verdicts_go_to_a_file(made, ending, tmp_path):
 @pytest.mark.parametrize(
     ("triple", "problem"),
     [
-        (("zoe", "knows", "nobody"), "is about 'nobody', who is in neither the model nor the facts"),
+        (("zoe", "knows", "nobody"), "is about 'nobody', which is in neither the model nor the facts"),
         (("zoe", "know", "p03"), "'know'"),
-        (("zoe", "knows", "yan"), "is about two newcomers whom no fact ties to each other; pass --together"),
+        (("zoe", "knows", "yan"), "is about two newcomers that no fact connects; pass --together"),
     ],
 )
 def test_a_triple_that_cannot_be_judged_is_named_with_its_file(made, tmp_path, triple, problem):
@@ -111,7 +111,8 @@ def test_a_triple_that_cannot_be_judged_is_named_with_its_file(made, tmp_path, t
 
 
 def test_options_that_contradict_each_other(made):
-    assert "cannot both be standard input" in sentence(call("classify", "model", "-", "--facts", "-", cwd=made))
+    twice = call("classify", "model", "-", "--facts", "-", cwd=made)
+    assert "standard input (`-`) is named more than once" in sentence(twice)
     both = call("classify", "model", "asked.tsv", "--json", "--out", "v.tsv", cwd=made)
     assert "choose one" in sentence(both)
     assert ".parquet" in sentence(call("classify", "model", "asked.tsv", "--out", "v.npy", cwd=made))

@@ -76,7 +76,7 @@ def test_figures_on_the_screen_and_in_the_folder(place):
         "model, known filter",
         "rules alone, known filter",
         "95 % interval",
-        "4 questions; MRR and Hits in percent; candidates: all; ties at the mean rank",
+        "4 queries; MRR and Hits in percent; candidates: all; ties at the mean rank",
         "By facts",
         "By evidence",
         "the report is in own/result.json",
@@ -134,7 +134,7 @@ def test_models_of_every_protocol_answer_the_same_questions(place):
 def test_a_model_without_rules_has_no_row_for_them(place):
     done = evaluate(place, "mean", "--rules-row")
     assert done.returncode == 0 and "rules alone" not in done.stdout
-    assert done.stderr == "newcomer: the model has no rules that could answer by themselves\n"
+    assert done.stderr == "newcomer: the model has no rules that could be ranked by alone\n"
 
 
 def test_labelled_data_are_classified(place):
@@ -142,7 +142,7 @@ def test_labelled_data_are_classified(place):
     assert done.returncode == 0, done.stderr
     for words in (
         "accuracy",
-        "8 triples; figures in percent; true from a probability of a half on",
+        "8 triples; figures in percent; true where the probability is at least a half",
         "By relation",
         "citizen_of",
     ):
@@ -273,7 +273,7 @@ MISTAKES = [
     (["own", "--seed", "-1"], "--seed is -1, but must be an integer from 0"),
     (["own", "--known-facts", "0"], "--known-facts is 0, but must be an integer from 1"),
     (["own", "--known-facts", "2", "--known-facts-seed", "-1"], "--known-facts-seed is -1"),
-    (["own", "--known-facts-seed", "1"], "say to how many with --known-facts"),
+    (["own", "--known-facts-seed", "1"], "say how many with --known-facts"),
     (["everyone", "--known-facts", "1"], "was trained on 4 of the 4 facts that the cut to 1 would withhold"),
     (["own", "--ranks", "ranks.csv"], "give a name that ends in .parquet"),
     (["own", "--ranks", "own/ranks.parquet"], "lies in the folder of the model"),

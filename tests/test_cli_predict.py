@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from command_line import call, sentence
-from newcomer.cli import written
+from newcomer.cli import answer_files
 from newcomer.errors import OptionError
 from newcomer.models.bundle import write_bundle
 from newcomer.models.propagation.scorer import PropagationScorer
@@ -108,12 +108,12 @@ def test_a_bad_line_from_a_pipe_is_named_as_such(made, monkeypatch):
     assert "standard input, line 1: 2 columns" in sentence(call("suggest", "model", "--facts", "-", cwd=made))
 
 
-def test_reasons_are_told_in_words(made):
+def test_reasons_are_given_in_words(made):
     done = call("explain", "model", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", cwd=made)
     assert done.returncode == 0
     assert "citizen_of(zoe, land1), probability" in done.stdout
     assert "because lives_in(zoe, city1) and city_in(city1, land1); rule " in done.stdout
-    assert "the network looked most at " in done.stdout
+    assert "the encoder gave most attention to " in done.stdout
 
 
 @pytest.mark.parametrize("ending", ["parquet", "tsv", "npy"])
@@ -149,7 +149,7 @@ def test_the_most_alike_are_those_of_the_python_call(made):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("predict", "model", "--relation", "citizen_of"), "there is nobody to ask about"),
+        (("predict", "model", "--relation", "citizen_of"), "there is no entity to query"),
         (("predict", "model", "--entity", "nobody", "--relation", "citizen_of"), "nobody"),
         (("predict", "model", "--facts", "new.tsv", "--relation", "citizen_off"), "did you mean 'citizen_of'?"),
         (("predict", "nothing", "--entity", "zoe", "--relation", "knows"), "nothing: does not exist"),
@@ -159,12 +159,12 @@ def test_the_most_alike_are_those_of_the_python_call(made):
         (("predict", "model", "--facts", "new.tsv", "--heads"), "name the relation with --relation"),
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.xlsx"), "written as .parquet, .tsv or .jsonl"),
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.tsv", "--json"), "choose one"),
-        (("suggest", "model", "--facts", "new.tsv", "--format", "nt"), "a file's ending says it"),
+        (("suggest", "model", "--facts", "new.tsv", "--format", "nt"), "the format of a file follows from its ending"),
         (("suggest", "model", "--facts", "-", "--format", "xml"), "unknown format 'xml'"),
-        (("predict", "model", "--facts", "-", "--questions", "-"), "cannot both be standard input"),
+        (("predict", "model", "--facts", "-", "--questions", "-"), "standard input (`-`) is named more than once"),
         (
             ("predict", "model", "--questions", "new.tsv"),
-            "new.tsv, line 1: ('zoe', 'lives_in', 'city1') is no question",
+            "new.tsv, line 1: ('zoe', 'lives_in', 'city1') is no query",
         ),
         (("predict", "model", "--questions", "new.tsv", "--relation", "knows"), "leave out --relation"),
     ],
@@ -222,7 +222,19 @@ def test_a_false_fact_is_named_with_its_line(made, tmp_path):
     file = tmp_path / "false.tsv"
     file.write_text("zoe\tknows\tp03\t1\nzoe\tknows\tp04\t-1\n")
     said = sentence(call("suggest", made / "model", "--facts", file))
-    assert said.endswith("false.tsv, line 2: ('zoe', 'knows', 'p04') is labelled false; give those that are true")
+    assert said.endswith("false.tsv, line 2: ('zoe', 'knows', 'p04') is labelled false; give triples that are true")
+
+
+def test_facts_of_several_files_are_all_used_and_an_error_names_its_file(made, tmp_path):
+    words = [word for place in range(2) for word in ("--facts", tmp_path / f"{place}.tsv")]
+    for place in range(2):
+        (tmp_path / f"{place}.tsv").write_text("".join("\t".join(fact) + "\n" for fact in FACTS[2 * place :][:2]))
+    together = call("suggest", "model", "--facts", "new.tsv", "--json", cwd=made).stdout
+    assert together and call("suggest", "model", *words, "--json", cwd=made).stdout == together
+    (tmp_path / "1.tsv").write_text("yan\tlives_in\tcity2\nyan\tlikes\tzoe\n")
+    assert "1.tsv, line 2: the model knows no relation 'likes'" in sentence(call("suggest", "model", *words, cwd=made))
+    done = call("suggest", "model", *words, "--facts", "-", "--facts", "-", cwd=made)
+    assert "standard input (`-`) is named more than once" in sentence(done)
 
 
 @pytest.mark.parametrize("heads", [False, True])
@@ -246,7 +258,7 @@ def test_without_a_relation_files_have_the_columns_of_answers_and_tables_show_fa
     rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
     printed = lines(call(*words, "--json").stdout)
     assert [row["answer"] for row in rows] == [line["answer"] for line in printed] and list(rows[0]) == list(
-        written.ANSWERS
+        answer_files.ANSWERS
     )
     assert "citizen_of(zoe, land1)" in call(*words).stdout
 
@@ -475,7 +487,7 @@ def test_lines_come_out_while_others_are_still_to_be_asked_about_and_nobody_stay
 
 @pytest.mark.parametrize("verb", ["predict", "suggest"])
 def test_files_hold_what_is_printed_in_groups_of_rows(made, many, tmp_path, monkeypatch, verb):
-    monkeypatch.setattr(written, "ROWS", 5)
+    monkeypatch.setattr(answer_files, "ROWS", 5)
     words = (verb, made / "model", "--facts", many, *(("--relation", "citizen_of") if verb == "predict" else ()))
     printed = call(*words, "--top", "3", "--json").stdout
     for ending in ("parquet", "tsv", "jsonl"):
@@ -496,7 +508,7 @@ def test_files_hold_what_is_printed_in_groups_of_rows(made, many, tmp_path, monk
 
 @pytest.mark.parametrize("ending", ["parquet", "tsv", "npy"])
 def test_many_vectors_are_written_in_groups(made, many, tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(written, "ROWS", 5)
+    monkeypatch.setattr(answer_files, "ROWS", 5)
     assert call("embed", made / "model", "--facts", many, "--out", tmp_path / f"v.{ending}").returncode == 0
     if ending == "npy":
         vectors = np.load(tmp_path / "v.npy")
@@ -530,7 +542,7 @@ def test_a_file_appears_whole_or_not_at_all(made, many, tmp_path, monkeypatch, m
             raise OptionError("enough")
         return plain(self, *arguments)
 
-    monkeypatch.setattr(written, "ROWS", 1)
+    monkeypatch.setattr(answer_files, "ROWS", 1)
     monkeypatch.setattr(Predictor, method, fails)
     done = call(words[0], made / "model", "--facts", many, *words[1:], cwd=tmp_path)
     assert "enough" in sentence(done) and list(tmp_path.iterdir()) == []
@@ -558,32 +570,32 @@ def test_explained_lines_have_all_that_the_words_have(made):
     assert len(line["parts"]) == 7 and f"  score {line['score']:.2f} = {parts}\n" in told
 
 
-def test_whom_an_answer_is_like_is_told_in_words_and_as_json(made):
+def test_similar_answers_are_given_in_words_and_as_json(made):
     dataset = world()
     heard = fit(dataset, settings("model.ensemble=yes", "model.graph_statistics=yes"), threads=1).bundle(dataset)
     write_bundle(made / "hearing", heard)
     words = ("explain", "hearing", "--facts", "new.tsv", "--entity", "zoe", "--relation", "knows", "--top", "20")
     told, found = call(*words, cwd=made).stdout, lines(call(*words, "--json", cwd=made).stdout)
-    alike = [one for line in found for one in line["alike"][:2]]
+    alike = [one for line in found for one in line["similar"][:2]]
     assert alike
     for one in alike:
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"][:2])
-        share = f"({one['share']:.0%} of the likeness)"
-        assert f"  like {one['answer']}, which is known to be an answer: {facts} {share}\n" in told
+        share = f"({one['share']:.0%} of the similarity)"
+        assert f"  similar to {one['answer']}, a known answer: {facts} {share}\n" in told
 
 
-def test_ways_to_an_answer_are_told_in_words_and_as_json_where_reasons_are_asked_for(made, monkeypatch):
+def test_chains_to_an_answer_are_given_in_words_and_as_json_where_reasons_are_asked_for(made, monkeypatch):
     dataset = world()
     changes = (*FOLDED, "model.ensemble=yes", "model.propagation=yes", "training.propagation_steps=6")
     write_bundle(made / "paths", fit(dataset, settings(*changes), threads=1).bundle(dataset))
     asked = ("paths", "--facts", "new.tsv", "--entity", "zoe", "--relation", "knows", "--top", "10")
     told = call("explain", *asked, cwd=made).stdout
-    found = [one for line in lines(call("explain", *asked, "--json", cwd=made).stdout) for one in line["ways"]]
-    assert found and told.count("a path leads there by ") == len(found)
+    found = [one for line in lines(call("explain", *asked, "--json", cwd=made).stdout) for one in line["chains"]]
+    assert found and told.count("  connected by ") == len(found)
     for one in found:
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"])
-        lower = f"without it the log share that paths give would be {one['loss']:.2f} lower"
-        assert f"  a path leads there by {facts}; {lower}\n" in told
+        lower = f"without this chain its log share by propagation would be {one['loss']:.2f} lower"
+        assert f"  connected by {facts}; {lower}\n" in told
     monkeypatch.setattr(PropagationScorer, "chains", None)  # it takes its time, so nobody else asks for it
     assert call("predict", *asked, "--json", cwd=made).returncode == 0
     assert call("suggest", *asked[:5], cwd=made).returncode == 0

@@ -103,7 +103,7 @@ def test_auxiliary_facts_are_mined_only_when_asked(rules, tmp_path):
 def test_a_short_time_is_said_to_have_been_short(tmp_path):
     done = call("mine", "sample", "--out", tmp_path / "r.tsv", "--time-limit", "0.000000001")
     assert done.returncode == 0
-    assert "time was up" in done.stderr and "of 23 head relations are left out" in done.stderr
+    assert "time limit reached" in done.stderr and "of 23 head relations left out" in done.stderr
 
 
 def test_an_existing_file_is_kept_unless_forced(tmp_path, rules):
@@ -326,7 +326,7 @@ def test_a_mistake_is_answered_with_one_sentence_and_nothing_is_written(words, s
         ("evaluate sample --threads 0", "--threads is 0"),
         ("evaluate sample --full nowhere", "nowhere"),
         ("evaluate sample --known-facts 0", "--known-facts is 0, but must be an integer from 1"),
-        ("evaluate sample --known-facts-seed 0", "say to how many with --known-facts"),
+        ("evaluate sample --known-facts-seed 0", "say how many with --known-facts"),
         ("top {rules} --relation bordres", "no rule concludes the relation 'bordres'; did you mean 'borders'?"),
         ("top {rules} --relation utc_offset", "no rule concludes the relation 'utc_offset'; see"),
         ("top {rules} --measure pcaa", "unknown measure 'pcaa'; did you mean 'pca'?"),

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, data: Path, epochs: int, *words: 
 
 
 def test_the_plan_then_the_model_then_the_figures(data):
-    done = train(data)
+    done = train(data, "--set", "training.amp=yes")
     assert done.returncode == 0, done.stderr
     model = data.parent / "runs" / "town"
     bundle = read_bundle(model)
@@ -65,18 +66,27 @@ def test_the_plan_then_the_model_then_the_figures(data):
         "inductive, seed 0, preset default",
         "encoder foldin, decoder complex, dim 8",
         "mined from observed facts: one, two, both",
-        "rules of pca confidence from 0.8 and symmetric paths (20 walks an entity), soft labels",
+        "rules of pca confidence from 0.8 and symmetric paths (20 walks per entity), soft labels",
         "newcomers: the heads of 50 % of the valid triples, every 2 epochs, patience 2",
         "at most 4 of 3 batches",
-        "validation: 3 questions about 3 newcomers held out of the graph",
+        "validation: 3 queries about 3 newcomers held out of the graph",
         "rules alone",
         "trained on everyone for",
         "the model is in runs/town",
         "newcomer evaluate runs/town",
     ):
         assert words in done.stdout, words
-    assert any(line.split() == ["paths", "none"] for line in done.stdout.splitlines())  # as a processor decides
+    assert any(line.split() == ["propagation", "none"] for line in done.stdout.splitlines())  # as a CPU decides
     assert "search 2/4: loss" in done.stderr and "validation MRR" in done.stderr and "final" in done.stderr
+
+
+def test_after_a_training_without_a_test_part_the_printed_command_works(data):
+    done = train(data / "train.tsv", "--set", "training.validation_rate=0", "--out", "alone")
+    assert done.returncode == 0, done.stderr
+    (hint,) = [line for line in done.stdout.splitlines() if line.startswith("query it: newcomer ")]
+    assert "newcomer evaluate" not in done.stdout
+    answered = call(*shlex.split(hint)[3:], "--top", "3", cwd=data)
+    assert answered.returncode == 0 and "likely missing of" in answered.stdout
 
 
 def test_the_quick_start_in_a_process_of_its_own(tmp_path):

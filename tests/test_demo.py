@@ -1,4 +1,4 @@
-"""The demo tells the whole story, and tells the same one twice; the cheap version, with a model hardly trained."""
+"""The demo runs every command it shows and prints the same text twice; with a model hardly trained."""
 
 import runpy
 import sys
@@ -21,18 +21,18 @@ QUICK = [
 ]
 
 
-def told(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[str, bytes]:
+def output_of(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[str, bytes]:
     folder.mkdir()
     monkeypatch.chdir(folder)
-    DEMO["tell"](Path("demo"), QUICK)
+    DEMO["run_all"](Path("demo"), QUICK)
     return capsys.readouterr().out, (folder / "demo" / "newcomer.png").read_bytes()
 
 
-def test_the_same_story_twice_with_all_its_chapters(tmp_path, monkeypatch, capsys):
-    text, picture = told(tmp_path / "once", monkeypatch, capsys)
-    assert (text, picture) == told(tmp_path / "again", monkeypatch, capsys)
-    said = [line for line in text.splitlines() if line.startswith("$ newcomer ")]
-    assert [line.split()[2] for line in said] == [
+def test_the_same_output_twice_with_all_chapters(tmp_path, monkeypatch, capsys):
+    text, picture = output_of(tmp_path / "once", monkeypatch, capsys)
+    assert (text, picture) == output_of(tmp_path / "again", monkeypatch, capsys)
+    shown = [line for line in text.splitlines() if line.startswith("$ newcomer ")]
+    assert [line.split()[2] for line in shown] == [
         "describe",
         "split",
         "mine",
@@ -42,7 +42,7 @@ def test_the_same_story_twice_with_all_its_chapters(tmp_path, monkeypatch, capsy
         "explain",
         "draw",
     ]
-    assert "rules alone" in text and "Of 100 such questions the model has the right answer first in " in text
+    assert "rules alone" in text and "Of 100 such queries the model has the right answer first in " in text
     assert "if A in_region B and B part_of C, then A on_continent C: 99 of 100, 131 times" in text
     assert "in_region(Atlantis, Southern Europe)" in text and picture.startswith(b"\x89PNG")
 
@@ -63,9 +63,9 @@ def test_a_rule_is_a_sentence():
 @pytest.mark.parametrize(("better", "says"), [(0.5, False), (0.9, True)])
 def test_the_verdict_says_when_rules_alone_do_better(better, says):
     model, rules = {"mrr": 0.7, "hits@1": 0.61, "hits@10": 0.8}, {"mrr": better, "hits@1": 0.5, "hits@10": 0.98}
-    told = DEMO["verdict"]({"metrics": model, "rules": [{"metrics": rules}]})
-    assert "first in 61 and among its first ten in 80" in told and "network in 50 and 98." in told
-    assert told.endswith("the rules alone do better.") == says
+    text = DEMO["verdict"]({"metrics": model, "rules": [{"metrics": rules}]})
+    assert "first in 61 and among its first ten in 80" in text and "alone in 50 and 98." in text
+    assert text.endswith("the rules alone do better.") == says
 
 
 def test_a_wrong_setting_is_one_sentence(tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import newcomer
+from newcomer.data import write_dataset
 from newcomer.models.bundle import write_bundle
 from newcomer.predictor import Predictor
 from newcomer.training.pipeline import fit
@@ -25,8 +26,9 @@ MODULES = [
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model of a small world, called as in the examples."""
+    """A folder with a small data set and a model of it, called as in the examples."""
     folder, dataset = tmp_path_factory.mktemp("examples"), world()
+    write_dataset(dataset, folder / "town")
     write_bundle(folder / "people", fit(dataset, settings("model.ensemble=yes"), threads=1).bundle(dataset))
     return folder
 
@@ -55,6 +57,6 @@ def test_every_call_of_a_predictor_has_an_example(call):
     assert ">>> " in (inspect.getdoc(getattr(Predictor, call)) or "")
 
 
-@pytest.mark.parametrize("name", ["load", "load_dataset", "read_graph", "split_graph"])
+@pytest.mark.parametrize("name", [name for name in newcomer.__all__ if inspect.isfunction(getattr(newcomer, name))])
 def test_every_function_of_the_package_has_an_example(name):
     assert ">>> " in (inspect.getdoc(getattr(newcomer, name)) or "")

@@ -38,8 +38,8 @@ def one_row(scorer: PropagationScorer, overlay: Overlay, entity: int, relation: 
 @KINDS
 @hypothesis_settings(max_examples=25)
 @given(st.sets(FACT, min_size=4, max_size=20), st.integers(0, ENTITIES - 1), st.integers(0, 2 * RELATIONS - 1))
-def test_messages_go_along_everyones_facts(silent, facts, entity, relation):
-    network, overlay = network_of(RELATIONS, silent), overlay_of(facts)
+def test_messages_go_along_everyones_facts(sparse, facts, entity, relation):
+    network, overlay = network_of(RELATIONS, sparse), overlay_of(facts)
     found = one_row(PropagationScorer(network, overlay.base, CPU), overlay, entity, relation)
     np.testing.assert_allclose(found, plainly(facts, network, entity, relation), rtol=1e-4, atol=1e-5)
 
@@ -47,8 +47,8 @@ def test_messages_go_along_everyones_facts(silent, facts, entity, relation):
 @KINDS
 @hypothesis_settings(max_examples=25)
 @given(changes(20), st.data())
-def test_who_came_and_went_leaves_no_trace(silent, change, data):
-    network, overlay = network_of(RELATIONS, silent), overlay_of(change.before)
+def test_who_came_and_went_leaves_no_trace(sparse, change, data):
+    network, overlay = network_of(RELATIONS, sparse), overlay_of(change.before)
     derived = overlay.with_delta(triples(change.added), ids(*sorted(change.removed)))
     scorer, entity = PropagationScorer(network, overlay.base, CPU), data.draw(st.integers(0, change.num_entities - 1))
     first = one_row(scorer, overlay, min(entity, ENTITIES - 1), 0)
@@ -63,9 +63,9 @@ def test_who_came_and_went_leaves_no_trace(silent, change, data):
 
 
 @KINDS
-def test_the_order_in_which_facts_came_does_not_matter(silent):
+def test_the_order_in_which_facts_came_does_not_matter(sparse):
     rng, overlay = np.random.default_rng(0), overlay_of({(0, 0, 1), (1, 1, 2), (6, 0, 3)})
-    scorer, found = PropagationScorer(network_of(RELATIONS, silent), overlay.base, CPU), []
+    scorer, found = PropagationScorer(network_of(RELATIONS, sparse), overlay.base, CPU), []
     latest = [(ENTITIES, int(relation), int(tail)) for relation in range(RELATIONS) for tail in range(ENTITIES)]
     for _ in range(8):
         stated = TripleArray.of([latest[place] for place in rng.permutation(len(latest))])
@@ -96,9 +96,9 @@ def test_of_two_seen_entities_only_what_was_observed_is_known():
 
 
 @KINDS
-def test_each_query_is_asked_once_and_by_itself(monkeypatch, silent):
+def test_each_query_is_asked_once_and_by_itself(monkeypatch, sparse):
     overlay, asked = overlay_of({(0, 0, 1), (1, 1, 2), (6, 0, 3), (3, 2, 7)}), []
-    scorer = PropagationScorer(network_of(RELATIONS, silent), overlay.base, CPU)
+    scorer = PropagationScorer(network_of(RELATIONS, sparse), overlay.base, CPU)
     entities, relations = ids(6, 0, 6, 7, 6), ids(0, 1, 0, 2, 1)
     wanted = np.concatenate([scorer.scores(overlay, entities[[i]], relations[[i]]) for i in range(5)])
     inner = scorer._log_shares
@@ -113,26 +113,26 @@ def test_on_a_gpu_many_are_asked_together(monkeypatch):
     entities, relations = ids(6, 0, 6, 7, 6), ids(0, 1, 0, 2, 1)
     wanted = PropagationScorer(network_of(RELATIONS), overlay.base, CPU).scores(overlay, entities, relations)
     for many in (1 << 29, 2 * DIM * KEPT * ENTITIES):
-        monkeypatch.setitem(propagating.AT_ONCE, "cuda", many)
+        monkeypatch.setitem(propagating.TABLE_SIZE, "cuda", many)
         found = PropagationScorer(network_of(RELATIONS), overlay.base, place).scores(overlay, entities, relations)
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_one_that_nothing_leads_to_is_like_any_other_of_them():
     overlay = overlay_of({(0, 0, 1), (1, 1, 2), (6, 0, 3)})
-    found = one_row(PropagationScorer(network_of(RELATIONS, silent=True), overlay.base, CPU), overlay, 0, 0)
+    found = one_row(PropagationScorer(network_of(RELATIONS, sparse=True), overlay.base, CPU), overlay, 0, 0)
     assert len({found[place] for place in (3, 4, 5, 6, 7, 8)}) == 1 and len(set(found.tolist())) == 4
     np.testing.assert_allclose(np.exp(found[:SEEN]).sum(), 1.0, rtol=1e-5)
 
 
 @KINDS
-def test_the_number_of_threads_does_not_matter(silent):
+def test_the_number_of_threads_does_not_matter(sparse):
     facts = {(head, head % 3, (5 * head + step) % 4_000) for head in range(4_000) for step in (1, 2, 3)}
     observed = Graph.build(*vocabularies(4_000), TripleArray.of(sorted(facts)))
     overlay, found = Overlay.of(observed), []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        scorer = PropagationScorer(network_of(RELATIONS, silent), overlay.base, CPU)
+        scorer = PropagationScorer(network_of(RELATIONS, sparse), overlay.base, CPU)
         found.append(scorer.scores(overlay, np.full(5, 7, dtype=np.int32), ids(0, 1, 2, 3, 4)))
         assert torch.get_num_threads() == threads
     assert np.array_equal(*found)
@@ -142,10 +142,10 @@ def test_the_number_of_threads_does_not_matter(silent):
 
 
 def test_weights_that_are_read_again_give_the_same_network():
-    for silent in (False, True):
-        network = network_of(RELATIONS, silent, known=2)
+    for sparse in (False, True):
+        network = network_of(RELATIONS, sparse, known=2)
         again = propagation_of(propagation_weights(network), RELATIONS)
-        assert again is not None and again.is_silent is silent and not again.training
+        assert again is not None and again.is_sparse is sparse and not again.training
         stored, wanted = propagation_weights(again), propagation_weights(network)
         assert stored.keys() == wanted.keys() and all(np.array_equal(stored[name], wanted[name]) for name in wanted)
         facts = {(0, 0, 1), (6, 0, 1), (6, 1, 2)}
@@ -156,7 +156,7 @@ def test_weights_that_are_read_again_give_the_same_network():
 
 def test_weights_of_other_relations_are_refused():
     stored = propagation_weights(Propagation(3, torch.Generator().manual_seed(0)))
-    assert propagation_of({"ensemble": stored["propagation.told"]}, 3) is None
+    assert propagation_of({"ensemble": stored["propagation.known_relations"]}, 3) is None
     with pytest.raises(DatasetError, match=r"the propagation network does not fit the relations .*; train again"):
         propagation_of(stored, 4)
 

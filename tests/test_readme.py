@@ -1,23 +1,42 @@
-"""What README.md and docs/ show, runs: console blocks with their output, Python blocks with their assertions."""
+"""What README.md and docs/ show, runs: console blocks with their output, Python blocks with their assertions.
+
+The blocks of a page run in one folder, in the order of the page. Guides begin with what the quick start leaves behind.
+"""
 
 import os
+import pydoc
 import re
+import runpy
 import shlex
+import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from command_line import Done, call, environment
+from newcomer.config import preset_names, setting_names
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+QUICK_START = DOCS / "quickstart.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+NAMED = re.findall(r"^::: (\S+)", (DOCS / "reference" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+SHOWN = ("console", "python")
+REFERENCE = runpy.run_path(str(ROOT / "scripts" / "command_reference.py"))["pages"]()
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return [body for kind, body in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The kind and the text of each block that can be run."""
+    return [(kind, body) for kind, body in BLOCK.findall(page.read_text(encoding="utf-8")) if kind in SHOWN]
 
 
 def commands(block: str) -> list[tuple[str, list[str]]]:
@@ -43,42 +62,83 @@ def done_by(command: str, folder: Path) -> Done:
 
 
 def shows(output: str, expected: list[str]) -> str | None:
-    """The first expected line that is not in the output, in order; ``...`` is any lines, widths do not count."""
+    """The first expected line that is not in the output, in order; widths do not count.
+
+    A line ``...`` stands for any lines, and one that ends in ``...`` is the beginning of a line.
+    """
     rest = [" ".join(line.split()) for line in output.splitlines()]
-    for line in (" ".join(wanted.split()) for wanted in expected):
-        if line in ("...", ""):
+    for wanted in (" ".join(line.split()) for line in expected):
+        if wanted in ("...", ""):
             continue
-        if line not in rest:
-            return line
-        rest = rest[rest.index(line) + 1 :]
+        start = wanted.removesuffix("...")
+        fits = [line.startswith(start) if start != wanted else line == wanted for line in rest]
+        if True not in fits:
+            return wanted
+        rest = rest[fits.index(True) + 1 :]
     return None
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=lambda p: p.name)
-def test_the_commands_of_a_page_do_what_it_shows(page, tmp_path):
-    for block in blocks(page, "console"):
+def run_page(page: Path, folder: Path) -> None:
+    """Run all blocks of a page in a folder."""
+    names: dict[str, object] = {}
+    for kind, block in blocks(page):
+        if kind == "python":
+            with chdir(folder):
+                exec(compile(block, page.name, "exec"), names)
+            continue
         for command, expected in commands(block):
-            done = done_by(command, tmp_path)
+            done = done_by(command, folder)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             missing = shows(done.stdout, expected)
             assert missing is None, f"{command} does not print {missing!r}:\n{done.stdout}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
-def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in blocks(page, "python"):
-        exec(compile(block, page.name, "exec"), names)
+@pytest.fixture(scope="module")
+def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the quick start leaves behind: graph.tsv, model, new.tsv."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    run_page(QUICK_START, folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name_of)
+def test_what_a_page_shows_runs(page, quick_start, tmp_path):
+    if page == QUICK_START:
+        return  # it ran to make the folder
+    if DOCS in page.parents:
+        shutil.copytree(quick_start, tmp_path, dirs_exist_ok=True)
+    run_page(page, tmp_path)
 
 
 def test_a_line_that_is_not_printed_is_noticed():
     assert shows("a\nb\nc\n", ["a", "...", "c"]) is None
     assert shows("a\nb\nc\n", ["c", "a"]) == "a"
+    assert shows("a long line\n", ["a long ..."]) is None
+    assert shows("a long line\n", ["a short ..."]) == "a short ..."
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+    there = {DOCS / name for name in (*REFERENCE, "contributing.md", "changelog.md")}
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:
-            assert (page.parent / target).exists(), target
+            place = (page.parent / target).resolve()
+            assert place.exists() or place in there, target
+
+
+@pytest.mark.parametrize(
+    "name", re.findall(r"^::: (\S+)", (DOCS / "reference" / "api.md").read_text("utf-8"), re.MULTILINE)
+)
+def test_what_the_reference_names_is_there(name):
+    assert pydoc.locate(name) is not None
+
+
+def test_every_command_has_a_page():
+    assert "reference/commands/rules-top.md" in REFERENCE
+    assert "`--protocol" in REFERENCE["reference/commands/train.md"]
+
+
+def test_every_setting_and_preset_is_documented():
+    page = REFERENCE["reference/settings.md"]
+    assert all(f"| `{name}` |" in page for name in setting_names())
+    assert all(f"### {name}\n" in page for name in preset_names())

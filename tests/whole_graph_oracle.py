@@ -1,13 +1,13 @@
 """Seen entities and newcomers in one graph, encoded at once: the oracle of components that are encoded apart."""
 
 import torch
-from newcomer.models.embedding.encoders import States
 from torch import Tensor
 
 from newcomer.graph import InductiveDataset
+from newcomer.models.edges import Edges
+from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
-from newcomer.models.vn.layers import Edges
 from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 

@@ -1,6 +1,5 @@
-"""``newcomer classify`` and ``newcomer confidence``: what a model holds for true, and how much it knows."""
+"""``newcomer classify`` and ``newcomer confidence``: which triples are true, and whether known facts are enough."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,125 +7,96 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli.asking import (
-    PIPE,
-    EntityOption,
-    FactsOption,
-    FormatOption,
-    RunArgument,
-    Stated,
-    TogetherOption,
-    UnknownOption,
-    asked_of,
-    check_format,
-    loaded,
-    read_from,
-    visitors_of,
-)
-from newcomer.cli.common import ForceOption, console, table, takes_read_options
-from newcomer.cli.written import ANSWER_ENDINGS, check_out, in_words, row_file
+from newcomer.cli.answer_files import check_answer_file, in_words, row_file
+from newcomer.cli.common import print_line, print_table
+from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, Triple, loaded, read_from, takes_newcomers
+from newcomer.cli.options import EntityOption, ForceOption, LinesOption, OutOption, RunArgument
 
 if TYPE_CHECKING:
-    from newcomer.data import ReadOptions
     from newcomer.predictor import Confidence, NewcomerBatches, Predictor, Verdict
 
-Triple = tuple[str, str, str]
-
 VERDICTS = {"head": str, "relation": str, "tail": str, "verdict": str, "probability": float, "score": float}
-LinesOption = Annotated[bool, typer.Option("--json", help="Print a line of JSON each.")]
 
 
-@takes_read_options
+@takes_newcomers
 def classify(
     run: RunArgument,
     triples: Annotated[
-        str, typer.Argument(metavar="TRIPLES", help="A file of triples to judge in any format we read, or `-`.")
+        str, typer.Argument(metavar="TRIPLES", help="A file of triples to classify in any known format, or `-`.")
     ],
-    facts: FactsOption = None,
-    file_format: FormatOption = None,
-    together: TogetherOption = False,
-    on_unknown_relation: UnknownOption = "error",
     as_json: LinesOption = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write a file instead of printing: .parquet, .tsv or .jsonl.")
-    ] = None,
+    out: OutOption = None,
     force: ForceOption = False,
     *,
-    reading: "ReadOptions",
+    newcomers: NewcomerFacts,
 ) -> None:
     """Whether triples are true or false, with the probability of each."""
-    from newcomer.errors import OptionError
-
-    if triples == facts == PIPE:
-        raise OptionError("--facts and the triples cannot both be standard input; give one of them as a file")
-    if out is not None and as_json:
-        raise OptionError(f"--json prints, --out {out} writes; choose one, or let --out end in .jsonl")
-    if out is not None:
-        check_out(out, ANSWER_ENDINGS, "verdicts", force)
-    check_format(file_format, facts, triples)
+    newcomers.check(triples)
+    check_answer_file(out, as_json, force, "verdicts")
     with ExitStack() as stack:
-        asked = stack.enter_context(read_from(triples, file_format, reading))
-        stated = None if facts is None else stack.enter_context(read_from(facts, file_format, reading))
+        given = stack.enter_context(read_from([triples], newcomers.file_format, newcomers.reading))
+        facts = stack.enter_context(newcomers.read()) if newcomers.sources else None
         model = stack.enter_context(loaded(run))
-        visitors = None if stated is None else visitors_of(model, stated, on_unknown_relation)
-        _give(_verdicts(model, visitors, asked, together), as_json, out)
+        arrived = None if facts is None else newcomers.batches(model, facts)
+        _give(_verdicts(model, arrived, given, newcomers.together), as_json, out)
 
 
 def _verdicts(
-    model: "Predictor", visitors: "NewcomerBatches | None", stated: Stated, together: bool
+    model: "Predictor", newcomers: "NewcomerBatches | None", given: ReadTriples, together: bool
 ) -> "list[Verdict]":
-    """In the order of the triples; newcomers come party by party, as they do to be asked about."""
-    asked = stated.rows()
-    arrived = set() if visitors is None else visitors.named(name for head, _, tail in asked for name in (head, tail))
-    _check(model, arrived, stated, asked)
-    if visitors is None or not arrived:
-        return model.classify(asked)
+    """In the order of the triples; newcomers come batch by batch, as they do for queries."""
+    triples = given.rows()
+    arrived = (
+        set() if newcomers is None else newcomers.named(name for head, _, tail in triples for name in (head, tail))
+    )
+    _check_names(model, arrived, given, triples)
+    if newcomers is None or not arrived:
+        return model.classify(triples)
     if together:
-        return visitors.together().model.classify(asked)
-    about = [{head, tail} & arrived for head, _, tail in asked]
+        return newcomers.together().model.classify(triples)
+    about = [{head, tail} & arrived for head, _, tail in triples]
     found: dict[int, Verdict] = {}
-    for who, places in _parties(visitors, arrived, about):
-        found |= zip(places, who.classify([asked[place] for place in places]), strict=True)
-    rest = [place for place in range(len(asked)) if not about[place]]
-    found |= zip(rest, model.classify([asked[place] for place in rest]), strict=True)
-    for place, fact in enumerate(asked):
+    for batch_model, places in _by_batch(newcomers, arrived, about):
+        found |= zip(places, batch_model.classify([triples[place] for place in places]), strict=True)
+    rest = [place for place in range(len(triples)) if not about[place]]
+    found |= zip(rest, model.classify([triples[place] for place in rest]), strict=True)
+    for place, fact in enumerate(triples):
         if place not in found:
-            problem = f"{in_words(fact)} is about two newcomers whom no fact ties to each other"
-            raise stated.fault(place, problem, "pass --together")
-    return [found[place] for place in range(len(asked))]
+            problem = f"{in_words(fact)} is about two newcomers that no fact connects"
+            raise given.fault(place, problem, "pass --together")
+    return [found[place] for place in range(len(triples))]
 
 
-def _parties(
-    visitors: "NewcomerBatches", arrived: set[str], about: Sequence[set[str]]
+def _by_batch(
+    newcomers: "NewcomerBatches", arrived: set[str], about: Sequence[set[str]]
 ) -> Iterator[tuple["Predictor", list[int]]]:
-    """The model with each party of newcomers, and which triples are about them alone."""
+    """The model with each batch of newcomers, and which triples are about these alone."""
     places: dict[str, list[int]] = {}
     for place, names in enumerate(about):
         for name in names:
             places.setdefault(name, []).append(place)
-    for visit in visitors.visits(arrived):
-        party = set(visit.newcomers)
-        mine = {place for name in party for place in places.get(name, ()) if about[place] <= party}
-        yield visit.model, sorted(mine)
+    for batch in newcomers.visits(arrived):
+        members = set(batch.newcomers)
+        yield batch.model, sorted({p for name in members for p in places.get(name, ()) if about[p] <= members})
 
 
-def _check(model: "Predictor", arrived: set[str], stated: Stated, asked: Sequence[Triple]) -> None:
-    """Refuse the first triple with a name that nobody knows."""
+def _check_names(model: "Predictor", arrived: set[str], given: ReadTriples, triples: Sequence[Triple]) -> None:
+    """Refuse the first triple with a name that is in neither the model nor the facts."""
     from newcomer.errors import OptionError, shown
     from newcomer.predictor import check_relations
 
     relations = set(model.relations)
-    for place, fact in enumerate(asked):
+    for place, fact in enumerate(triples):
         if fact[1] not in relations:
             try:
                 check_relations(model, [fact[1]])
             except OptionError as error:
-                raise stated.fault(place, str(error)) from None
+                raise given.fault(place, str(error)) from None
         for name in (fact[0], fact[2]):
             if name not in arrived and name not in model:
                 hint = "check the name, or give facts of it with --facts"
-                problem = f"{in_words(fact)} is about {shown(name)}, who is in neither the model nor the facts"
-                raise stated.fault(place, problem, hint)
+                problem = f"{in_words(fact)} is about {shown(name)}, which is in neither the model nor the facts"
+                raise given.fault(place, problem, hint)
 
 
 def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
@@ -137,10 +107,10 @@ def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
         typer.echo(f"written {file.count:,} verdicts to {out}")
     elif as_json:
         for one in found:
-            typer.echo(json.dumps({**_row(one), "calibrated": one.calibrated}, ensure_ascii=False))
+            print_line({**_row(one), "calibrated": one.calibrated})
     else:
         rows = [(in_words(one.fact), _word(one), f"{one.probability:.2f}") for one in found]
-        console().print(table(f"{len(found):,} triples", ("triple", "verdict", "probability"), rows))
+        print_table(f"{len(found):,} triples", ("triple", "verdict", "probability"), rows)
         if found and not found[0].calibrated:
             typer.echo("the probabilities are not calibrated: the model was trained without validation")
 
@@ -154,25 +124,17 @@ def _word(one: "Verdict") -> str:
     return "true" if one.is_true else "false"
 
 
-@takes_read_options
+@takes_newcomers
 def confidence(
-    run: RunArgument,
-    facts: FactsOption = None,
-    file_format: FormatOption = None,
-    entity: EntityOption = None,
-    together: TogetherOption = False,
-    on_unknown_relation: UnknownOption = "error",
-    as_json: LinesOption = False,
-    *,
-    reading: "ReadOptions",
+    run: RunArgument, entity: EntityOption = None, as_json: LinesOption = False, *, newcomers: NewcomerFacts
 ) -> None:
     """Whether an entity's facts are enough for any answer, and which relation to learn next would help most."""
-    check_format(file_format, facts)
-    with asked_of(run, facts, file_format, entity, together, on_unknown_relation, reading) as asked:
-        for model, names in asked.turns():
+    newcomers.check()
+    with newcomers.open(run, entity) as queried:
+        for model, names in queried.batches():
             for name in names:
                 found = model.confidence(name)
-                typer.echo(json.dumps(_figures(found), ensure_ascii=False) if as_json else str(found))
+                print_line(_figures(found)) if as_json else typer.echo(str(found))
 
 
 def _figures(found: "Confidence") -> dict[str, Any]:

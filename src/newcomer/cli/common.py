@@ -1,86 +1,25 @@
-"""What several verbs share: options for reading, places, tables, progress."""
+"""What several commands share: reading data sets, checking places to write to, tables and progress."""
 
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from newcomer.data import LoadedDataset, ReadOptions
     from newcomer.data.dataset import PartReport
     from newcomer.data.tables import ReadReport
 
-DataArgument = Annotated[
-    str, typer.Argument(metavar="DATA", help="A folder or file, or a name that `newcomer data list` shows.")
-]
-DelimiterOption = Annotated[
-    str | None, typer.Option("--delimiter", help="Character between columns (or: tab, comma, semicolon, pipe, space).")
-]
-HeaderOption = Annotated[
-    bool | None, typer.Option("--header/--no-header", help="Whether the first line is a header [default: find out].")
-]
-QuoteOption = Annotated[str, typer.Option("--quote", help="Character that encloses names, or `none`.")]
-ColumnsOption = Annotated[
-    str | None,
-    typer.Option("--columns", help="Columns by position, as in head,relation,tail,label; `_` for one to ignore."),
-]
-BadLineOption = Annotated[
-    str, typer.Option("--on-bad-line", help="What to do with a line that cannot be read: `error` or `skip`.")
-]
-LiteralsOption = Annotated[
-    str, typer.Option("--literals", help="RDF literals: `skip` (counted) or `keep` as entities.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
-
-
-def takes_read_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the options for reading files; they reach it as one argument, ``reading``."""
-
-    def run(**given: Any) -> None:
-        chosen = {name: given.pop(name) for name in offered.parameters}
-        verb(**given, reading=_read_options(**chosen))
-
-    own, offered = signature(verb), signature(_read_options)
-    parameters = [p for name, p in own.parameters.items() if name != "reading"]
-    run.__signature__ = own.replace(parameters=[*parameters, *offered.parameters.values()])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
-    run.__name__, run.__doc__ = verb.__name__, verb.__doc__
-    return run
-
-
-def _read_options(
-    *,
-    delimiter: DelimiterOption = None,
-    header: HeaderOption = None,
-    quote: QuoteOption = '"',
-    columns: ColumnsOption = None,
-    on_bad_line: BadLineOption = "error",
-    literals: LiteralsOption = "skip",
-) -> "ReadOptions":
-    from newcomer.data.options import ReadOptions, parse_delimiter
-
-    return ReadOptions(
-        delimiter=None if delimiter is None else parse_delimiter(delimiter),
-        header=header,
-        quote=None if quote.lower() == "none" else quote,
-        columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
-        on_bad_line=on_bad_line,
-        literals=literals,
-    )
-
 
 def load(data: str, options: "ReadOptions") -> "LoadedDataset":
-    """Find and read a data set, with a sign of life, and say what was left out."""
+    """Find and read a data set, with a spinner; lines that were left out are reported."""
     from newcomer.data import locate, read_dataset
 
     path = locate(data)
@@ -92,7 +31,7 @@ def load(data: str, options: "ReadOptions") -> "LoadedDataset":
 
 
 def report_skipped(place: str, report: "PartReport | ReadReport") -> None:
-    """Say on standard error which lines were left out."""
+    """Print on standard error which lines were left out."""
     if report.skipped:
         typer.echo(f"newcomer: {place}: skipped {report.skipped:,} lines, the first:", err=True)
         for line in report.bad_lines:
@@ -110,9 +49,24 @@ def refuse_input(out: Path, source: Path) -> None:
         raise OutputError(f"{out}: is or holds what is read ({source}); choose another place")
 
 
+def check_free(out: Path, force: bool) -> None:
+    """Refuse an output that exists, before the work is done, unless it may be replaced."""
+    from newcomer.errors import OutputError
+    from newcomer.files import exists_already
+
+    try:
+        exists, is_folder = out.exists(), out.is_dir()
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be written ({error.strerror}); choose another place") from None
+    if is_folder:
+        raise OutputError(f"{out}: is a folder; give the name of a file")
+    if exists and not force:
+        raise exists_already(out)
+
+
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A spinner on standard error while something takes long; silent where nobody watches."""
+    """A spinner on standard error while something takes long; nothing where that is no terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -123,7 +77,22 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
-def console() -> "Console":
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error; nothing where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _console() -> "Console":
     """Where tables go; wide enough for names when the output is a file. Names are printed as they are, brackets too."""
     from rich.console import Console
 
@@ -131,8 +100,8 @@ def console() -> "Console":
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Table":
-    """A plain table: text to the left, figures to the right, a dash where a figure is not known."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a plain table: text to the left, figures to the right, a dash where a figure is not known."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -144,7 +113,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         built.add_column(Text(name), justify="right" if figures else "left", overflow="fold")
     for row in rows:
         built.add_row(*(Text(_cell(value)) for value in row))
-    return built
+    _console().print(built)
 
 
 def _cell(value: object) -> str:
@@ -158,6 +127,11 @@ def _cell(value: object) -> str:
 def print_json(value: Any) -> None:
     """JSON as a program reads it: one document, names as they are."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_line(value: Any) -> None:
+    """One JSON object on a line of its own."""
+    typer.echo(json.dumps(value, ensure_ascii=False))  # each is flushed
 
 
 def is_file_name(path: Path) -> bool:

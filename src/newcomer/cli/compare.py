@@ -7,25 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli.common import JsonOption, console, print_json, table, takes_read_options, working
-from newcomer.cli.evaluate import (
-    CLASS_MEASURES,
-    MEASURES,
+from newcomer.cli.common import print_json, print_table, progress, working
+from newcomer.cli.evaluate import RankingOptions, data_of, read_run, takes_ranking_options
+from newcomer.cli.options import (
     AnyDataOption,
-    Asking,
-    CandidatesOption,
     DataOption,
     DeviceOption,
-    FilterOption,
-    FullOption,
-    TiesOption,
-    case_of,
-    cells_of,
-    data_of,
-    figure,
-    read_run,
+    JsonOption,
+    SeedOption,
+    ThreadsOption,
+    takes_read_options,
 )
-from newcomer.cli.rules import SeedOption, ThreadsOption, progress
+from newcomer.cli.reports import CLASS_MEASURES, MEASURES, cells_of, figure
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -37,6 +30,7 @@ if TYPE_CHECKING:
 
 
 @takes_read_options
+@takes_ranking_options
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN ...", help="Folders of trained models.")],
     metric: Annotated[
@@ -44,37 +38,34 @@ def compare(
     ] = "mrr",
     data: DataOption = None,
     any_data: AnyDataOption = False,
-    filter_name: FilterOption = None,
-    full_graph: FullOption = None,
-    candidates: CandidatesOption = None,
-    ties: TiesOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     *,
+    ranking: RankingOptions,
     reading: "ReadOptions",
 ) -> None:
     """Measure models of the same data on the same questions, and say how sure their differences are."""
     from newcomer.errors import OptionError
     from newcomer.evaluation.comparison import metric_task
-    from newcomer.evaluation.measure import RANKING
+    from newcomer.evaluation.measure import RANKING, Evaluation
+    from newcomer.models.device import choose_device
 
     if len(runs) < 2:
         raise OptionError(f"only {runs[0]} is named, and a comparison needs two models; name another one")
     task = metric_task(metric)
-    asking = Asking(filter_name, full_graph, candidates, ties)
-    protocol = asking.protocol
+    protocol = ranking.protocol
     bundles = [read_run(run) for run in runs]
     check_one_data_set(runs, bundles)
     dataset = data_of(runs[0], bundles[0], data, any_data, reading)
-    cases = [case_of(bundle, dataset, device, threads, seed) for bundle in bundles]
+    cases = [Evaluation(bundle, dataset, choose_device(device), threads, seed) for bundle in bundles]
     if task == RANKING:
-        entrants = _rivals_by_rank(cases, protocol, asking, metric)
+        compared = _by_rank(cases, protocol, ranking.full_graph, metric)
     else:
-        asking.refuse()
-        entrants = _rivals_by_label(cases)
-    report = _comparison(runs, cases, entrants, metric, protocol if task == RANKING else None)
+        ranking.refuse()
+        compared = _by_label(cases)
+    report = _comparison(runs, cases, compared, metric, protocol if task == RANKING else None)
     print_json(report) if as_json else _print_comparison(report)
 
 
@@ -93,20 +84,21 @@ def check_one_data_set(runs: Sequence[Path], bundles: "Sequence[Bundle]") -> Non
             )
 
 
-def _rivals_by_rank(
-    cases: "Sequence[Evaluation]", protocol: "RankingProtocol", asking: Asking, metric: str
+def _by_rank(
+    cases: "Sequence[Evaluation]", protocol: "RankingProtocol", full_graph: str | None, metric: str
 ) -> "list[ComparedModel]":
+    from newcomer.api import all_facts
     from newcomer.evaluation.comparison import compare_rankings
     from newcomer.evaluation.measure import headline, rank_test
 
-    full, results = asking.graph(cases[0].dataset), []
+    full, results = None if full_graph is None else all_facts(full_graph, cases[0].dataset), []
     for place, case in enumerate(cases):
         with progress(f"ranking {place + 1}/{len(cases)}") as advance:
             results.append(headline(rank_test(case, protocol, full, progress=advance).model[0]))
     return compare_rankings(results, metric, cases[0].seed)
 
 
-def _rivals_by_label(cases: "Sequence[Evaluation]") -> "list[ComparedModel]":
+def _by_label(cases: "Sequence[Evaluation]") -> "list[ComparedModel]":
     from newcomer.evaluation.comparison import compare_classifications
     from newcomer.evaluation.measure import classify_test
 
@@ -117,7 +109,7 @@ def _rivals_by_label(cases: "Sequence[Evaluation]") -> "list[ComparedModel]":
 def _comparison(
     runs: Sequence[Path],
     cases: "Sequence[Evaluation]",
-    entrants: "Sequence[ComparedModel]",
+    compared: "Sequence[ComparedModel]",
     metric: str,
     protocol: "RankingProtocol | None",
 ) -> "Report":
@@ -130,11 +122,11 @@ def _comparison(
         "filter": None if protocol is None else protocol.filter,
         "candidates": None if protocol is None else protocol.candidates,
         "evaluation_seed": cases[0].seed,
-        "runs": [_entrant(run, case, entrant) for run, case, entrant in zip(runs, cases, entrants, strict=True)],
+        "runs": [_compared(run, case, one) for run, case, one in zip(runs, cases, compared, strict=True)],
     }
 
 
-def _entrant(run: Path, case: "Evaluation", entrant: "ComparedModel") -> "Report":
+def _compared(run: Path, case: "Evaluation", one: "ComparedModel") -> "Report":
     from newcomer.evaluation.report import json_ready, model_name
 
     config = case.bundle.config
@@ -143,10 +135,10 @@ def _entrant(run: Path, case: "Evaluation", entrant: "ComparedModel") -> "Report
         "model": model_name(config),
         "protocol": config.protocol,
         "seed": config.seed,
-        "metrics": dict(entrant.metrics),
-        "value": entrant.value,
-        "interval": asdict(entrant.interval),
-        "against_first": None if entrant.comparison is None else asdict(entrant.comparison),
+        "metrics": dict(one.metrics),
+        "value": one.value,
+        "interval": asdict(one.interval),
+        "against_first": None if one.comparison is None else asdict(one.comparison),
     }
     return json_ready(report)
 
@@ -169,8 +161,8 @@ def _print_comparison(report: "Report") -> None:
         )
         for run in report["runs"]
     ]
-    console().print(table(title, titles, rows))
-    typer.echo("figures in percent, ranks as they are; differences with their 95 % interval over resampled questions")
+    print_table(title, titles, rows)
+    typer.echo("figures in percent, ranks as they are; differences with their 95 % interval over resampled queries")
     protocols = {run["protocol"] for run in report["runs"]}
     if len(protocols) > 1:
         typer.echo(f"protocols differ ({', '.join(sorted(protocols))}): what was known in training differs, too")

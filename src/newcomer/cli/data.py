@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from newcomer.cli.common import (
-    DataArgument,
-    ForceOption,
-    JsonOption,
-    console,
+    check_free,
     is_file_name,
     load,
     print_json,
+    print_table,
     refuse_input,
     report_skipped,
-    table,
-    takes_read_options,
     working,
 )
+from newcomer.cli.options import DataArgument, ForceOption, JsonOption, takes_read_options
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -42,7 +39,7 @@ def list_sets(as_json: JsonOption = False) -> None:
     keys = ("name", "train", "aux", "valid", "test", "newcomers", "here", "title")
     shown = [{**row, "here": "yes" if row["here"] else None} for row in rows]
     cells = [tuple(row[key] for key in keys) for row in shown]
-    console().print(table("Data sets", titles, cells))
+    print_table("Data sets", titles, cells)
 
 
 def _row(entry: "Entry") -> dict[str, object]:
@@ -85,13 +82,8 @@ def check(
     if as_json:
         print_json({"name": loaded.dataset.name, **result.to_json()})
     else:
-        console().print(
-            table(
-                f"{loaded.dataset.name} ({loaded.layout} layout)",
-                ("", "about", "finding"),
-                [(f.level, f.topic, f.text) for f in result.findings],
-            )
-        )
+        findings = [(f.level, f.topic, f.text) for f in result.findings]
+        print_table(f"{loaded.dataset.name} ({loaded.layout} layout)", ("", "about", "finding"), findings)
         typer.echo("sound" if result.sound else "NOT sound: see the problems above")
     if not result.sound:
         raise typer.Exit(UNSOUND)
@@ -159,12 +151,10 @@ def _left_out(count: int, what: str) -> str:
 def _convert_file(path: Path, out: Path, options: "ReadOptions", force: bool) -> None:
     from newcomer.data.tables import distinct, encode
     from newcomer.data.triples import check_written_format, read_triples, write_triples
-    from newcomer.files import exists_already
     from newcomer.graph import Vocabulary
 
     check_written_format(out)
-    if out.exists() and not force:
-        raise exists_already(out)
+    check_free(out, force)
     with working(f"converting {path.name}"):
         named = read_triples(path, options)
         entities, relations, (triples,) = encode([named])

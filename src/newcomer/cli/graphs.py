@@ -5,22 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from newcomer.cli.common import (
-    DataArgument,
-    ForceOption,
-    JsonOption,
-    console,
-    load,
-    print_json,
-    refuse_input,
-    table,
-    takes_read_options,
-    working,
-)
+from newcomer.cli.common import load, print_json, print_table, refuse_input, working
+from newcomer.cli.options import DataArgument, ForceOption, JsonOption, takes_read_options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from newcomer.data import ReadOptions, SplitRule
     from newcomer.data.describe import Description
     from newcomer.graph import Ids, InductiveDataset
@@ -35,7 +23,7 @@ def describe(
     *,
     reading: "ReadOptions",
 ) -> None:
-    """Say what a graph or data set is made of."""
+    """Describe a graph or data set: sizes, degrees, relations, newcomers."""
     from newcomer.data.describe import describe as describe_dataset
 
     loaded = load(data, reading)
@@ -47,16 +35,16 @@ def describe(
     if as_json:
         print_json(description.to_json())
     else:
-        _print_description(console(), description, top)
+        _print_description(description, top)
 
 
-def _print_description(out: "Console", d: "Description", top: int) -> None:
+def _print_description(d: "Description", top: int) -> None:
     roles = [role for role, count in d.triples.items() if count]
     met = {"repeated rows": d.duplicates, "self loops": d.self_loops}
     if any(d.literals.values()):
         met["literals left out"] = d.literals
     rows = [(role, d.triples[role], *(counts.get(role, 0) for counts in met.values())) for role in roles]
-    out.print(table(d.name, ("part", "triples", *met), rows))
+    print_table(d.name, ("part", "triples", *met), rows)
     counts = [
         ("entities", d.entities),
         ("  seen (in train)", d.seen),
@@ -66,30 +54,30 @@ def _print_description(out: "Console", d: "Description", top: int) -> None:
         ("relations", d.relations),
         ("  never in train", d.relations_never_observed),
     ]
-    out.print(table("Entities and relations", ("", "count"), [row for row in counts if row[1] or row[0][0] != " "]))
+    print_table("Entities and relations", ("", "count"), [row for row in counts if row[1] or row[0][0] != " "])
     groups = [("seen", d.seen_degrees), ("newcomers", d.newcomer_degrees)]
     degrees = [(n, g.entities, g.mean, g.median, g.largest, *g.bands.values()) for n, g in groups if g.entities]
     bands = tuple(d.seen_degrees.bands)
-    out.print(table("Facts an entity", ("", "entities", "mean", "median", "largest", *bands), degrees))
+    print_table("Facts per entity", ("", "entities", "mean", "median", "largest", *bands), degrees)
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in d.relation_kinds.items() if count and kind != "-")
     shown = d.relation_table[:top]
     listed = [(r.name, r.triples, r.tails_per_head, r.heads_per_tail, r.kind) for r in shown]
     if listed:
         titles = ("relation", "triples", "tails a head", "heads a tail", "class")
-        out.print(table(f"Most frequent relations of train ({kinds})", titles, listed))
-    _print_questions(out, d)
+        print_table(f"Most frequent relations of train ({kinds})", titles, listed)
+    _print_test(d)
 
 
-def _print_questions(out: "Console", d: "Description") -> None:
+def _print_test(d: "Description") -> None:
     if not d.test_triples_asked:
         return
     share = 100 * d.test_pairs_linked / d.test_triples_asked
     linked = f"{d.test_pairs_linked:,} of {d.test_triples_asked:,} ({share:.1f} %)"
-    out.print(f"test pairs already linked by a known fact: {linked}")
+    typer.echo(f"test pairs already linked by a known fact: {linked}")
     if d.test_triples_with_such_relations:
-        out.print(f"test triples whose relation never occurs in train: {d.test_triples_with_such_relations:,}")
+        typer.echo(f"test triples whose relation never occurs in train: {d.test_triples_with_such_relations:,}")
     if d.neighbours_per_predicted_fact is not None:
-        out.print(f"known facts of a newcomer for each fact asked of it: {d.neighbours_per_predicted_fact:.2f}")
+        typer.echo(f"known facts of a newcomer for each fact asked of it: {d.neighbours_per_predicted_fact:.2f}")
 
 
 @takes_read_options
@@ -128,7 +116,7 @@ def split(
         result = split_graph(loaded.dataset, rule, chosen)
         made_by = {"verb": "split", "graph": loaded.dataset.name, **_how(rule, chosen), "seed": seed}
         write_dataset(result, out, file_format, made_by, force)
-    _print_split(console(), result, out, loaded.dataset)
+    _print_split(result, out, loaded.dataset)
 
 
 def _how(rule: "SplitRule", chosen: "Ids | None") -> dict[str, object]:
@@ -144,15 +132,15 @@ def _read_newcomers(path: Path, dataset: "InductiveDataset") -> "Ids":
     return read_names(path, dataset.entities)
 
 
-def _print_split(out: "Console", dataset: "InductiveDataset", folder: Path, source: "InductiveDataset") -> None:
+def _print_split(dataset: "InductiveDataset", folder: Path, source: "InductiveDataset") -> None:
     from newcomer.data.dataset import parts_of
 
     rows = [(role, len(triples)) for role, triples in parts_of(dataset).items()]
-    out.print(table(f"written to {folder}", ("part", "triples"), rows))
+    print_table(f"written to {folder}", ("part", "triples"), rows)
     seen, arrived, asked = int(dataset.is_seen.sum()), len(dataset.newcomers), len(dataset.test_newcomers)
-    out.print(f"{seen:,} seen entities, {arrived:,} newcomers, {asked:,} of them asked about in test")
+    typer.echo(f"{seen:,} seen entities, {arrived:,} newcomers, {asked:,} of them asked about in test")
     false = sum(len(part) - len(part.positives) for part in (source.valid, source.test))
     if false:
-        out.print(f"{false:,} triples labelled false in valid and test were left out: a split asks for true ones only")
+        typer.echo(f"{false:,} triples labelled false in valid and test were left out: a split asks for true ones only")
     if len(source.test.positives) == 0:
-        out.print("the graph has no test file: 10 % of its triples were held out as test and 5 % as valid, by seed")
+        typer.echo("the graph has no test file: 10 % of its triples were held out as test and 5 % as valid, by seed")

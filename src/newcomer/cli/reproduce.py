@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from newcomer.cli.common import console, table
-from newcomer.cli.evaluate import DeviceOption, figure
-from newcomer.cli.rules import ThreadsOption, at_least
+from newcomer.cli.common import print_table
+from newcomer.cli.options import ChangesOption, DeviceOption, ThreadsOption, at_least
+from newcomer.cli.reports import figure
 
 if TYPE_CHECKING:
     from newcomer.reproduction.cells import CellRunner
@@ -55,10 +55,7 @@ def reproduce(
         list[str] | None,
         typer.Option("--only", metavar="TEXT", help="Only cells with this in their name; may be repeated."),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of all trained models; may be repeated."),
-    ] = None,
+    changes: ChangesOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and which are done; run nothing.")] = False,
     threads: ThreadsOption = None,
 ) -> None:
@@ -76,7 +73,7 @@ def reproduce(
         return
     left, failed = _run_all(workshop, cells)
     _write_page(results, place)
-    _say_what_is_left(left, failed, len(cells))
+    _print_unfinished(left, failed, len(cells))
 
 
 def _page_of(results: Path) -> Path:
@@ -117,7 +114,7 @@ def _print_cells(workshop: "CellRunner", cells: "Sequence[Cell]") -> None:
     for cell in cells:
         standing = workshop.status(cell)
         rows.append((cell.name, standing.state, standing.why))
-    console().print(table(f"{len(cells)} cells", ("cell", "state", "why"), rows))
+    print_table(f"{len(cells)} cells", ("cell", "state", "why"), rows)
     counts = ", ".join(
         f"{sum(row[1] == state for row in rows)} {state}" for state in dict.fromkeys(row[1] for row in rows)
     )
@@ -167,7 +164,7 @@ def _in_short(result: "Result") -> str:
     return ", ".join([*figures, f"{result['seconds']:.0f} s"])
 
 
-def _say_what_is_left(left: dict[str, str], failed: dict[str, str], total: int) -> None:
+def _print_unfinished(left: dict[str, str], failed: dict[str, str], total: int) -> None:
     for words, names in (("not run", left), ("failed", failed)):
         by_reason: dict[str, list[str]] = {}
         for name, why in names.items():

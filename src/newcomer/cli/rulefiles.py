@@ -5,29 +5,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli.common import (
+from newcomer.cli.common import load, print_json, print_table, progress
+from newcomer.cli.evaluate import facts_cut
+from newcomer.cli.options import (
     DataArgument,
     ForceOption,
     JsonOption,
-    console,
-    load,
-    print_json,
-    table,
-    takes_read_options,
-)
-from newcomer.cli.evaluate import KnownFactsOption, KnownFactsSeedOption, cut_words, facts_cut, print_cut_note
-from newcomer.cli.rules import (
-    FactsOption,
+    KnownFactsOption,
+    KnownFactsSeedOption,
     RulesOption,
     SeedOption,
     ThreadsOption,
+    WalkedFactsOption,
     at_least,
-    facts_for,
-    print_best,
-    progress,
-    refuse_existing,
-    rules_for,
+    takes_read_options,
 )
+from newcomer.cli.reports import print_cut_note
+from newcomer.cli.rules import check_rule_file, facts_for, print_best, rules_for
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -43,7 +37,7 @@ RulesArgument = Annotated[
 
 @app.command()
 def show(rules: RulesArgument, as_json: JsonOption = False) -> None:
-    """Say what rules a file or a model holds."""
+    """Count the rules of a file or a model by kind and confidence."""
     import numpy as np
 
     from newcomer.rules.rule import Kind
@@ -59,7 +53,7 @@ def show(rules: RulesArgument, as_json: JsonOption = False) -> None:
     rows = [("rules", len(found)), ("relations named", len(relations))]
     rows += [(f"  kind {name}", count) for name, count in kinds.items()]
     rows += [(f"  PCA confidence >= {share}", count) for share, count in confident.items()]
-    console().print(table(str(rules), ("", "count"), rows))
+    print_table(str(rules), ("", "count"), rows)
 
 
 @app.command()
@@ -142,7 +136,7 @@ def convert(
             from newcomer.errors import unknown_name
 
             raise unknown_name("rule format", form, READERS)
-    refuse_existing(out, force)
+    check_rule_file(out, force)
     if source.is_dir():
         bundle = read_bundle(source)
         if data is not None or read_as != "tsv":
@@ -163,13 +157,13 @@ def evaluate(
     data: DataArgument,
     rules: RulesOption = None,
     full: Annotated[
-        str | None, typer.Option("--full", help="The original graph: also filter by all of its facts.")
+        str | None, typer.Option("--full", help="The original graph with all true facts, for a second filter.")
     ] = None,
     aggregation: Annotated[str, typer.Option("--aggregation", help="maximum (lexicographic) or noisy-or.")] = "maximum",
     by_frequency: Annotated[
         bool, typer.Option("--frequency/--no-frequency", help="Order ties by how often (relation, tail) occurs.")
     ] = True,
-    facts: FactsOption = "own",
+    facts: WalkedFactsOption = "own",
     candidates: Annotated[str, typer.Option("--candidates", help="all or seen entities.")] = "all",
     protocol: Annotated[
         str, typer.Option("--protocol", help="inductive, or refreshed where the rules were mined with auxiliary facts.")
@@ -229,13 +223,15 @@ def evaluate(
 
 
 def _print_ranking(rows: list[dict[str, Any]]) -> None:
+    from newcomer.data.cut import cut_in_words
+
     names = ("mrr", "hits@1", "hits@3", "hits@10")
     cells = [
         (row["filter"], row["metrics"]["mr"], *(f"{100 * row['metrics'][name]:.1f}" for name in names)) for row in rows
     ]
     first = rows[0]
     title = f"{first['dataset']}: {first['rules']:,} rules, {first['queries']:,} queries, {first['protocol']} protocol"
-    title += cut_words(first["known_facts"])
-    console().print(table(title, ("filter", "mean rank", "MRR", "Hits@1", "Hits@3", "Hits@10"), cells))
+    title += cut_in_words(first["known_facts"])
+    print_table(title, ("filter", "mean rank", "MRR", "Hits@1", "Hits@3", "Hits@10"), cells)
     print_cut_note(first["known_facts"])
     typer.echo(f"MRR and Hits in percent; candidates: {first['candidates']}; ties at the mean rank")

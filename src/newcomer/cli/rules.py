@@ -2,25 +2,22 @@
 
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli.common import (
+from newcomer.cli.common import check_free, load, print_json, print_table, progress, refuse_input, working
+from newcomer.cli.options import (
     DataArgument,
     ForceOption,
     JsonOption,
-    console,
-    load,
-    print_json,
-    refuse_input,
-    table,
+    RulesOption,
+    SeedOption,
+    ThreadsOption,
+    WalkedFactsOption,
+    at_least,
     takes_read_options,
-    working,
 )
 
 if TYPE_CHECKING:
@@ -29,37 +26,6 @@ if TYPE_CHECKING:
     from newcomer.rules.rule import RuleSet
     from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
-RulesOption = Annotated[
-    Path | None, typer.Option("--rules", help="A rule file [default: mine the observed graph now].")
-]
-
-
-def at_least(least: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
-    """The check of a number, in our own words: a wrong one is answered with one sentence, not with the usage."""
-
-    def check(option: typer.CallbackParam, value: int | None) -> int | None:
-        from newcomer.errors import OptionError
-
-        if value is not None and value < least:
-            raise OptionError(f"{option.opts[0]} is {value}, but must be an integer from {least}")
-        return value
-
-    return check
-
-
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option("--threads", callback=at_least(1), help="Threads [default: all cores]; the result is the same."),
-]
-FactsOption = Annotated[
-    str,
-    typer.Option(
-        "--facts",
-        help="What rules walk over: `own` (seen entities by observed facts, newcomers by their own) or `known` (all: "
-        "newcomers can be reached from seen entities, and answers depend on who else arrived).",
-    ),
-]
-SeedOption = Annotated[int, typer.Option("--seed", callback=at_least(0), help="Seed of everything drawn.")]
 NAMES_OF_KINDS = {"one": 1, "two": 2, "both": 3, "three": 4, "constant": 5, "exists": 6}
 LOGIC_KINDS = "one,two,both"
 ENRICHMENT = "enrichment.json"
@@ -71,7 +37,7 @@ def mine(
     data: DataArgument,
     out: Annotated[Path, typer.Option("--out", help="The rule file to write (.tsv, also .gz or .zst).")],
     kinds: Annotated[
-        str, typer.Option("--kinds", help="Of one, two, both, three, constant, exists; or `all`.")
+        str, typer.Option("--kinds", help="Some of one, two, both, three, constant, exists; or `all`.")
     ] = LOGIC_KINDS,
     min_support: Annotated[int, typer.Option("--min-support", help="Facts a rule must explain.")] = 2,
     min_head_coverage: Annotated[
@@ -80,7 +46,7 @@ def mine(
     min_confidence: Annotated[float, typer.Option("--min-confidence", help="Smallest standard confidence.")] = 0.0,
     min_pca: Annotated[float, typer.Option("--min-pca", help="Smallest PCA confidence.")] = 0.0,
     min_head_size: Annotated[int, typer.Option("--min-head-size", help="Facts the head's relation must have.")] = 1,
-    max_rules: Annotated[int | None, typer.Option("--max-rules", help="Keep the best so many.")] = None,
+    max_rules: Annotated[int | None, typer.Option("--max-rules", help="Keep only so many rules, the best.")] = None,
     memory_limit: Annotated[
         float | None, typer.Option("--memory-limit", help="MiB for counts; more slices, never a failure.")
     ] = None,
@@ -98,7 +64,7 @@ def mine(
     *,
     reading: "ReadOptions",
 ) -> None:
-    """Find the rules of a graph, with exact figures."""
+    """Mine the rules of a graph, with exact support and confidence."""
     from newcomer.rules.files.rule_table import write_rules
     from newcomer.rules.mining import MiningPlan, mine_rules
 
@@ -114,7 +80,7 @@ def mine(
         time_limit=time_limit,
         samples=samples,
     )
-    refuse_existing(out, force)
+    check_rule_file(out, force)
     dataset = load(data, reading).dataset
     graph = dataset.known_facts() if with_auxiliary else dataset.observed
     with progress("mining") as advance:
@@ -124,7 +90,10 @@ def mine(
     typer.echo(f"{len(result.rules):,} rules from {len(graph):,} facts in {result.seconds:.1f} s, written to {out}")
     if not result.complete:
         unfinished = graph.num_relations - len(result.complete_relations)
-        typer.echo(f"time was up: {unfinished:,} of {graph.num_relations:,} head relations are left out", err=True)
+        typer.echo(
+            f"time limit reached: {unfinished:,} of {graph.num_relations:,} head relations left out",
+            err=True,
+        )
 
 
 def _kinds(text: str) -> tuple[Any, ...]:
@@ -148,36 +117,14 @@ def _bytes(mebibytes: float | None) -> int | None:
     return math.ceil(mebibytes * 2**20)
 
 
-def refuse_existing(out: Path, force: bool) -> None:
-    """Say that a file cannot be written before the work is done, not after."""
+def check_rule_file(out: Path, force: bool) -> None:
+    """Refuse a file that cannot be written before the work is done, not after."""
     from newcomer.errors import OutputError
-    from newcomer.files import exists_already, plain_suffix
+    from newcomer.files import plain_suffix
 
-    try:
-        exists, is_folder = out.exists(), out.is_dir()
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be written ({error.strerror}); choose another place") from None
-    if is_folder:
-        raise OutputError(f"{out}: is a folder; give the name of a file")
-    if exists and not force:
-        raise exists_already(out)
+    check_free(out, force)
     if plain_suffix(out) not in RULE_SUFFIXES:
         raise OutputError(f"{out}: rule files are text; give a name that ends in .tsv or .txt (also .gz or .zst)")
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error; silent where nobody watches."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(what, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 def print_best(rules: "RuleSet", graph: "Graph", top: int, measure: str, title: str = "Best rules") -> None:
@@ -198,7 +145,7 @@ def print_best(rules: "RuleSet", graph: "Graph", top: int, measure: str, title: 
             best.texts(graph.relations, graph.entities), strength, best.support, strict=True
         )
     ]
-    console().print(table(title, ("rule", f"{measure} confidence", "support"), rows))
+    print_table(title, ("rule", f"{measure} confidence", "support"), rows)
 
 
 @takes_read_options
@@ -207,22 +154,24 @@ def enrich(
     out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
     rules: RulesOption = None,
     who: Annotated[
-        str, typer.Option("--who", help="Whom to enrich: test (newcomers of test), newcomers, seen or all.")
+        str, typer.Option("--who", help="Entities to enrich: test (newcomers of test), newcomers, seen or all.")
     ] = "newcomers",
     entities: Annotated[
         Path | None, typer.Option("--entities", help="A file with one entity's name a line, instead of --who.")
     ] = None,
-    measure: Annotated[str, typer.Option("--measure", help="Confidence that counts: pca, standard, smoothed.")] = "pca",
+    measure: Annotated[str, typer.Option("--measure", help="Confidence used: pca, standard, smoothed.")] = "pca",
     min_confidence: Annotated[float, typer.Option("--min-confidence", help="Smallest confidence of a rule.")] = 0.8,
     min_support: Annotated[int, typer.Option("--min-support", help="Facts a rule must explain.")] = 10,
     min_head_size: Annotated[int, typer.Option("--min-head-size", help="Facts the head's relation must have.")] = 1,
     paths: Annotated[bool, typer.Option("--paths/--no-paths", help="Use symmetric-path rules too.")] = True,
     walks: Annotated[
-        int, typer.Option("--walks", help="Random walks an entity: more find more, and less true.")
+        int,
+        typer.Option("--walks", help="Random walks per entity: more find more neighbours, and fewer true ones."),
     ] = 1000,
-    facts: FactsOption = "own",
+    facts: WalkedFactsOption = "own",
     max_per_entity: Annotated[
-        int | None, typer.Option("--max-per-entity", help="Keep the best so many virtual triples an entity.")
+        int | None,
+        typer.Option("--max-per-entity", help="Keep only so many virtual triples per entity, the best."),
     ] = None,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
@@ -243,15 +192,15 @@ def enrich(
     path_limits = PathLimits(walks=walks) if paths else None
     loaded = load(data, reading)
     dataset = loaded.dataset
-    asked = _asked(dataset, who, entities)
+    chosen = _entities_of(dataset, who, entities)
     walked = facts_for(dataset, facts)
     refuse_input(out, locate(data))
     with fresh_folder(out, force, ENRICHMENT) as staging:
         known = rules_for(dataset, rules, threads, seed)
         with working("grounding"):
-            found = virtual_neighbors(known, walked, asked, limits, path_limits, seed, thread_count(threads))
+            found = virtual_neighbors(known, walked, chosen, limits, path_limits, seed, thread_count(threads))
             write_neighbors(staging, found, dataset.entities, dataset.relations)
-        summary = _summary(dataset, found, asked, who if entities is None else entities.name)
+        summary = _summary(dataset, found, chosen, who if entities is None else entities.name)
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
         (staging / ENRICHMENT).write_text(text, encoding="utf-8")
     if as_json:
@@ -260,7 +209,7 @@ def enrich(
         _print_summary(summary, out)
 
 
-def _asked(dataset: "InductiveDataset", who: str, entities: Path | None) -> "Ids":
+def _entities_of(dataset: "InductiveDataset", who: str, entities: Path | None) -> "Ids":
     import numpy as np
 
     from newcomer.data.newcomers import read_names
@@ -282,7 +231,7 @@ def _asked(dataset: "InductiveDataset", who: str, entities: Path | None) -> "Ids
 
 
 def facts_for(dataset: "InductiveDataset", which: str) -> "Overlay":
-    """The facts that rules are grounded on, by name."""
+    """The facts that rules are applied to, by name."""
     from newcomer.errors import unknown_name
     from newcomer.graph import Overlay
 
@@ -307,7 +256,7 @@ def rules_for(
         return mine_rules(graph, MiningPlan(), seed, threads, advance).rules
 
 
-def _summary(dataset: "InductiveDataset", found: "VirtualNeighbors", asked: "Ids", who: str) -> dict[str, Any]:
+def _summary(dataset: "InductiveDataset", found: "VirtualNeighbors", chosen: "Ids", who: str) -> dict[str, Any]:
     from newcomer.data.describe import neighbours_per_predicted_fact
 
     virtual = found.degrees(len(dataset.entities))
@@ -320,8 +269,8 @@ def _summary(dataset: "InductiveDataset", found: "VirtualNeighbors", asked: "Ids
     return {
         "dataset": dataset.name,
         "entities": who,
-        "asked": len(asked),
-        "helped": int((virtual[asked] > 0).sum()),
+        "asked": len(chosen),
+        "helped": int((virtual[chosen] > 0).sum()),
         "virtual_triples": len(found),
         "by_kind": {"logic": int((found.kinds == 0).sum()), "path": int((found.kinds == 1).sum())},
         "groundings": len(found.grounding_rule),
@@ -343,7 +292,7 @@ def _graph_of(dataset: "InductiveDataset", part: str) -> "Graph":
 def _print_summary(summary: dict[str, Any], out: Path) -> None:
     ratio = summary["neighbours_per_predicted_fact"]
     rows = [
-        ("entities asked about", f"{summary['asked']:,} ({summary['entities']})"),
+        ("entities", f"{summary['asked']:,} ({summary['entities']})"),
         (
             "helped by a virtual neighbour",
             f"{summary['helped']:,} ({100 * summary['helped'] / summary['asked']:.1f} %)",
@@ -356,4 +305,4 @@ def _print_summary(summary: dict[str, Any], out: Path) -> None:
     ]
     if ratio["before"] is not None:
         rows.append(("neighbours per predicted fact", f"{ratio['before']:.2f} -> {ratio['after']:.2f}"))
-    console().print(table(f"written to {out}", ("", ""), rows))
+    print_table(f"written to {out}", ("", ""), rows)

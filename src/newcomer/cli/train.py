@@ -1,28 +1,28 @@
 """``newcomer train``: the plan, the progress, the model and its figures."""
 
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli.common import (
+from newcomer.cli.common import load, print_json, print_table, refuse_input
+from newcomer.cli.options import (
+    ChangesOption,
+    ConfigSeedOption,
     DataArgument,
+    DeviceOption,
     ForceOption,
     JsonOption,
-    console,
-    load,
-    print_json,
-    refuse_input,
-    table,
+    RulesOption,
+    ThreadsOption,
     takes_read_options,
 )
-from newcomer.cli.rules import RulesOption, ThreadsOption, at_least
+from newcomer.cli.reports import figure
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from newcomer.training.pipeline import Fitted, Listener
 
 RUNS = Path("runs")
-MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
+MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "mr": "mean rank"}
 
 
 @takes_read_options
@@ -44,17 +44,13 @@ def train(
     preset: Annotated[str | None, typer.Option("--preset", help="Settings by name [default: default].")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")] = None,
     decoder: Annotated[str | None, typer.Option("--decoder", help="distmult, transe or complex.")] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")
-    ] = None,
+    changes: ChangesOption = None,
     protocol: Annotated[
         str | None, typer.Option("--protocol", help="inductive, refreshed or transductive [default: inductive].")
     ] = None,
     rules: RulesOption = None,
-    device: Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")] = "auto",
-    seed: Annotated[
-        int | None, typer.Option("--seed", callback=at_least(0), help="Seed of everything drawn [default: 0].")
-    ] = None,
+    device: DeviceOption = "auto",
+    seed: ConfigSeedOption = None,
     threads: ThreadsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a training of this place stopped.")] = False,
     force: ForceOption = False,
@@ -63,9 +59,11 @@ def train(
     reading: "ReadOptions",
 ) -> None:
     """Train a model on a data set; it can be interrupted and resumed at any time."""
+    from newcomer.api import checkpoint_folder, train_into
     from newcomer.data import locate
-    from newcomer.models.bundle import write_bundle
+    from newcomer.models.device import choose_device
     from newcomer.rules.files.rule_table import read_rules
+    from newcomer.training.pipeline import decided
 
     started = time.monotonic()
     settings = settings_of(preset, config, {"model.decoder": decoder, "protocol": protocol, "seed": seed}, changes)
@@ -73,98 +71,66 @@ def train(
     place = out if out is not None else RUNS / dataset.name
     refuse_input(place, locate(data))
     known = None if rules is None else read_rules(rules, dataset.relations, dataset.entities)
-    with training_folder(place, resume, force) as folder:
-        from newcomer.models.device import choose_device
-        from newcomer.training.pipeline import decided, fit
-
-        machine = choose_device(device)
+    folder, machine = checkpoint_folder(place, resume, force), choose_device(device)
+    if not as_json:
         planned = decided(settings, dataset, machine, folder, resume)
-        plan = plan_of(dataset, planned, machine.type, rules, folder, resume)
-        if not as_json:
-            console().print(table(f"training on {dataset.name}", ("", ""), plan))
-        with watching() as listener:
-            fitted = fit(
-                dataset,
-                settings,
-                device=device,
-                rules=known,
-                folder=folder,
-                resume=resume,
-                threads=threads,
-                report=listener,
-            )
-        write_bundle(place, fitted.bundle(dataset), force)
+        print_table(
+            f"training on {dataset.name}", ("", ""), plan_of(dataset, planned, machine.type, rules, folder, resume)
+        )
+    with _resume_hint(folder), watching() as listener:
+        fitted = train_into(
+            place,
+            dataset,
+            settings,
+            rules=known,
+            device=device,
+            threads=threads,
+            resume=resume,
+            force=force,
+            report=listener,
+        )
     summary = summary_of(fitted, place, time.monotonic() - started)
-    print_json(summary) if as_json else _print_summary(summary)
+    print_json(summary) if as_json else _print_summary(summary, dataset)
 
 
 def settings_of(
     preset: str | None, file: Path | None, options: Mapping[str, object], changes: list[str] | None
 ) -> "Config":
-    """The preset or the file, with what options say over it, and what ``--set`` says over both."""
+    """The preset or the file; options change it, and ``--set`` changes both."""
     from newcomer.config import load_preset, read_config, with_overrides
     from newcomer.errors import OptionError
 
     if preset is not None and file is not None:
         raise OptionError("--config names its preset itself (preset = ...); leave out --preset")
     base = read_config(file) if file is not None else load_preset(preset or "default")
-    said = [f"{name}={value}" for name, value in options.items() if value is not None]
-    return with_overrides(base, [*said, *(changes or [])])
+    stated = [f"{name}={value}" for name, value in options.items() if value is not None]
+    return with_overrides(base, [*stated, *(changes or [])])
 
 
 @contextmanager
-def training_folder(out: Path, resume: bool, force: bool) -> Iterator[Path]:
-    """The folder ``OUT.training`` of a run: checked before, gone when the model is there, kept to be resumed."""
-    from newcomer.files import exists_already, looking_at
+def _resume_hint(folder: Path) -> Iterator[None]:
+    """When a training is interrupted that can be resumed, print the command for it."""
+    from newcomer.training.journal import has_checkpoint, in_use
 
-    folder = out.with_name(f"{out.name}.training")
-    with looking_at(out):
-        if out.exists() and not force:
-            raise exists_already(out)
-        _check_training(folder, resume, force)
-    made = not folder.parent.exists()
     try:
-        yield folder
-    except BaseException as end:
-        _say_how_to_go_on(folder, end)
-        if made:
-            with suppress(OSError):  # it may hold something by now
-                folder.parent.rmdir()
+        yield
+    except (SystemExit, KeyboardInterrupt):
+        if has_checkpoint(folder) and not in_use(folder):
+            again = again_with("--resume", *(["--force"] if "--force" in sys.argv else []))
+            typer.echo(f"newcomer: the training is kept in {folder}; go on with: {again}", err=True)
         raise
-    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_training(folder: Path, resume: bool, force: bool) -> None:
-    from newcomer.errors import OptionError, OutputError
-    from newcomer.training.journal import has_checkpoint, remove_training
-
-    if resume and not folder.is_dir():
-        raise OptionError(f"{folder}: does not exist, so there is no training to resume; leave out --resume")
-    if not resume and has_checkpoint(folder):
-        if not force:
-            hint = "pass --resume to go on with it, or --force to start anew"
-            raise OutputError(f"{folder}: holds a training that was interrupted; {hint}")
-        remove_training(folder)
-
-
-def _say_how_to_go_on(folder: Path, end: BaseException) -> None:
-    """What is worth resuming stays, with the command for it; what is not goes."""
-    from newcomer.training.journal import has_checkpoint, in_use, remove_training
-
-    if in_use(folder):
-        return
-    if not has_checkpoint(folder):
-        remove_training(folder)
-    elif isinstance(end, SystemExit | KeyboardInterrupt):
-        words = [word for word in sys.argv[1:] if word not in ("--resume", "--force")]
-        again = shlex.join(["newcomer", *words, "--resume", *(["--force"] if "--force" in sys.argv else [])])
-        typer.echo(f"newcomer: the training is kept in {folder}; go on with: {again}", err=True)
+def again_with(*options: str) -> str:
+    """This command, with other options for how to begin."""
+    words = [word for word in sys.argv[1:] if word not in ("--resume", "--force")]
+    return shlex.join(["newcomer", *words, *options])
 
 
 def plan_of(
     dataset: "InductiveDataset", config: "Config", device: str, rules: Path | None, folder: Path, resume: bool
 ) -> list[tuple[str, str]]:
-    """What will be done, before it is done."""
+    """The plan of a training, before it begins."""
     model, training = config.model, config.training
     seen, arrived = int(dataset.is_seen.sum()), len(dataset.newcomers)
     batches = training.batches_of(len(dataset.observed))
@@ -175,7 +141,7 @@ def plan_of(
         ("model", f"encoder {model.encoder}, decoder {model.decoder}, dim {model.dim}"),
         ("rules", _rules_in_words(config, rules)),
         ("virtual neighbours", _neighbors_in_words(config, rules)),
-        ("paths", _paths_in_words(config)),
+        ("propagation", _propagation_in_words(config)),
         ("validation", _validation_in_words(dataset, config)),
         ("epochs", f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {batches:,} batches"),
         ("device", device),
@@ -192,8 +158,8 @@ def _rules_in_words(config: "Config", rules: Path | None) -> str:
     return f"mined from {source}: {', '.join(config.rules.kinds)}"
 
 
-def _paths_in_words(config: "Config") -> str:
-    """Whether they are learned, where the settings have decided that."""
+def _propagation_in_words(config: "Config") -> str:
+    """Whether it is learned, where the settings have decided that."""
     if config.model.propagation is not True:
         return "none"
     return f"learned from at most {config.training.propagation_steps:,} batches"
@@ -204,7 +170,7 @@ def _neighbors_in_words(config: "Config", rules: Path | None) -> str:
     if config.model.labels == "none" or not (chosen.paths or chosen.kinds or rules):
         return "none"
     by_rules = f"rules of {chosen.measure} confidence from {chosen.min_confidence:g}"
-    by_paths = f"symmetric paths ({chosen.walks:,} walks an entity)"
+    by_paths = f"symmetric paths ({chosen.walks:,} walks per entity)"
     used = [by_rules] * bool(chosen.kinds or rules) + [by_paths] * chosen.paths
     return f"{' and '.join(used)}, {config.model.labels} labels"
 
@@ -222,7 +188,7 @@ def _validation_in_words(dataset: "InductiveDataset", config: "Config") -> str:
 
 
 def watching() -> "AbstractContextManager[Listener]":
-    """Bars on a terminal, a line a validation elsewhere; both on standard error."""
+    """Bars on a terminal, a line per validation elsewhere; both on standard error."""
     return _bars() if sys.stderr.isatty() else _lines()
 
 
@@ -282,7 +248,7 @@ def _bars() -> "Iterator[Listener]":
 
 
 def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
-    """How it went, for people and programs."""
+    """What a training was and found, for people and programs."""
     validation = fitted.metrics.get("validation")
     return {
         "dataset": fitted.dataset.name,
@@ -298,21 +264,26 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
     }
 
 
-def _print_summary(summary: Mapping[str, Any]) -> None:
+def _print_summary(summary: Mapping[str, Any], dataset: "InductiveDataset") -> None:
     validation = summary["validation"]
     if validation is not None:
-        rows = [(f"model, after {validation['epoch']} epochs", *_percent(validation["model"]))]
+        rows = [(f"model, after {validation['epoch']} epochs", *_cells(validation["model"]))]
         if validation["rules"] is not None:
-            rows.append(("rules alone", *_percent(validation["rules"])))
-        asked = f"{validation['queries']:,} questions about {validation['newcomers']:,} newcomers held out of the graph"
-        console().print(table(f"validation: {asked}", ("", *MEASURES.values(), "mean rank"), rows))
-        weighed = "; network and rules were weighed on these questions" if "network" in validation else ""
+            rows.append(("rules alone", *_cells(validation["rules"])))
+        asked = f"{validation['queries']:,} queries about {validation['newcomers']:,} newcomers held out of the graph"
+        print_table(f"validation: {asked}", ("", *MEASURES.values()), rows)
+        weighed = "; the weights of the ensemble were learned on these queries" if "network" in validation else ""
         typer.echo(f"MRR and Hits in percent; known filter, all candidates, ties at the mean rank{weighed}")
     known = f"{summary['rules']:,} rules, {summary['virtual_triples']:,} virtual triples"
     typer.echo(f"trained on {summary['trained_on']} for {summary['epochs']:,} epochs ({known})")
     typer.echo(f"the model is in {summary['model']}, after {summary['seconds']:.0f} s")
-    typer.echo(f"how it does on test: {shlex.join(['newcomer', 'evaluate', summary['model']])}")
+    if len(dataset.test):
+        typer.echo(f"evaluate it on test: {shlex.join(['newcomer', 'evaluate', summary['model']])}")
+    else:  # nothing to evaluate on
+        name = dataset.entities[int(dataset.observed.degrees.argmax())]
+        typer.echo(f"query it: {shlex.join(['newcomer', 'suggest', summary['model'], '--entity', name])}")
+        typer.echo("newcomers are added with --facts FILE; to evaluate, make a test part first with: newcomer split")
 
 
-def _percent(figures: Mapping[str, float]) -> tuple[str, ...]:
-    return (*(f"{100 * figures[name]:.1f}" for name in MEASURES), f"{figures['mr']:.1f}")
+def _cells(figures: Mapping[str, float]) -> tuple[str, ...]:
+    return tuple(figure(name, figures[name]) for name in MEASURES)

@@ -1,4 +1,4 @@
-"""``newcomer tune``: the search, a line a trial, and the settings it found."""
+"""``newcomer tune``: a search for settings, a line per trial, and the settings it found."""
 
 import shlex
 import sys
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli.common import (
+from newcomer.cli.common import load, print_json, print_table, refuse_input
+from newcomer.cli.options import (
+    ChangesOption,
+    ConfigSeedOption,
     DataArgument,
+    DeviceOption,
     ForceOption,
     JsonOption,
-    console,
-    load,
-    print_json,
-    refuse_input,
-    table,
+    ThreadsOption,
+    at_least,
     takes_read_options,
 )
-from newcomer.cli.rules import ThreadsOption, at_least
-from newcomer.cli.train import RUNS, settings_of, watching
+from newcomer.cli.train import RUNS, again_with, settings_of, watching
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -42,9 +42,7 @@ def tune(
         str | None, typer.Option("--preset", help="Settings that are not searched, by name [default: default].")
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file of them.")] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change one of them; may be repeated.")
-    ] = None,
+    changes: ChangesOption = None,
     space: Annotated[str, typer.Option("--space", help="What is searched: paper, wide or a TOML file.")] = "paper",
     trials: Annotated[
         int, typer.Option("--trials", callback=at_least(1), help="Settings to try, those before --resume included.")
@@ -52,10 +50,8 @@ def tune(
     time_limit: Annotated[
         float | None, typer.Option("--time-limit", metavar="SECONDS", help="Begin no trial after so many seconds.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")] = "auto",
-    seed: Annotated[
-        int | None, typer.Option("--seed", callback=at_least(0), help="Seed of everything drawn [default: 0].")
-    ] = None,
+    device: DeviceOption = "auto",
+    seed: ConfigSeedOption = None,
     threads: ThreadsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the search of this place.")] = False,
     force: ForceOption = False,
@@ -63,7 +59,7 @@ def tune(
     *,
     reading: "ReadOptions",
 ) -> None:
-    """Search settings on newcomers held out of the observed graph; test is never looked at."""
+    """Search settings on newcomers held out of the observed graph; test is never used."""
     from newcomer.data import locate
     from newcomer.errors import OptionError
     from newcomer.training.search_space import load_space
@@ -98,7 +94,7 @@ def tune(
 
 @contextmanager
 def _search_folder(place: Path) -> Iterator[None]:
-    """The place of a search: when it is interrupted, how to go on is said; a mistake leaves no empty folder behind."""
+    """The place of a search: an interruption prints how to go on; an error leaves no empty folder behind."""
     from newcomer.training.tune import STUDY
 
     made = [folder for folder in (place, place.parent) if not folder.exists()]
@@ -106,9 +102,7 @@ def _search_folder(place: Path) -> Iterator[None]:
         yield
     except BaseException as end:
         if isinstance(end, SystemExit | KeyboardInterrupt) and (place / STUDY).exists():
-            words = [word for word in sys.argv[1:] if word not in ("--resume", "--force")]
-            again = shlex.join(["newcomer", *words, "--resume"])
-            typer.echo(f"newcomer: the search is kept in {place}; go on with: {again}", err=True)
+            typer.echo(f"newcomer: the search is kept in {place}; go on with: {again_with('--resume')}", err=True)
         for folder in made:
             with suppress(OSError):  # it holds something, or was never made
                 folder.rmdir()
@@ -119,14 +113,14 @@ def _nothing_found(found: "Search") -> Exception:
     from newcomer.errors import OptionError
 
     if not found.counted:
-        return OptionError("the time was over before the first trial; raise --time-limit")
+        return OptionError("the time limit was reached before the first trial; raise --time-limit")
     problem = next((trial.problem for trial in found.trials if trial.problem), "it was given up")
     return OptionError(f"none of {found.counted} trials came to its end; the first: {problem}")
 
 
 @contextmanager
 def _watching() -> "Iterator[Watcher]":
-    """A line a trial on standard error, and on a terminal the bars of the training under way."""
+    """A line per trial on standard error, and on a terminal the bars of the training under way."""
     from newcomer.training.pipeline import Listener
 
     if not sys.stderr.isatty():
@@ -200,7 +194,7 @@ def _print_summary(found: "Search", summary: Mapping[str, Any], data: str) -> No
         for one in found.ranked[:SHOWN]
     ]
     headings = ("trial", "MRR", "epochs", *(name.rpartition(".")[2] for name in names))
-    console().print(table(f"best of {found.counted:,} trials", headings, rows))
+    print_table(f"best of {found.counted:,} trials", headings, rows)
     budget = summary["budget"]
     limit = "" if budget["time_limit"] is None else f" and {budget['time_limit']:g} s"
     typer.echo(f"searched: {found.in_words()}; budget {budget['trials']:,} trials{limit}")

@@ -13,6 +13,7 @@ What is withheld is not known, yet still true: it is no wrong answer, and the fi
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -75,6 +76,13 @@ class CutDataset(WithheldDataset):
     def summary(self) -> dict[str, int]:
         """What a report says of it."""
         return {**asdict(self.cut), "kept": len(self.auxiliary), "withheld": len(self.withheld)}
+
+
+def cut_in_words(summary: Mapping[str, int] | None) -> str:
+    """What a title says of newcomers that are cut: nothing where they are not."""
+    if summary is None:
+        return ""
+    return f", newcomers cut to {summary['most']:,} known {'fact' if summary['most'] == 1 else 'facts'}"
 
 
 def _kept(dataset: InductiveDataset, cut: FactsCut) -> Mask:

@@ -11,18 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from newcomer import __version__
 from newcomer.data.layouts import MANIFEST, Layout, find_layout, role_name
 from newcomer.data.openke import read_names, read_openke
 from newcomer.data.options import ReadOptions
-from newcomer.data.tables import ROLES, NamedTriples, assemble, encode
+from newcomer.data.tables import ROLES, NamedTriples, assemble, encode, joined
 from newcomer.data.triples import WRITE_FORMATS, read_triples, write_triples
 from newcomer.errors import DatasetError, InputError, shown, unknown_name
 from newcomer.files import fresh_folder, looking_at
-from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
+from newcomer.graph import Graph, InductiveDataset, TripleArray
 
 FORMAT = "newcomer dataset"
 FORMAT_VERSION = 1
@@ -63,10 +60,12 @@ def read_dataset(path: Path, options: ReadOptions | None = None, name: str | Non
         _check_manifest(path, layout)
         options = ReadOptions(header=False, on_bad_line=options.on_bad_line)
     named = _read_parts(path, layout, options)
-    reports = {role: _report(layout.files[role], parts) for role, parts in named.items()}
-    entities, relations, joined = _common_ids(named)
-    _check_labels(path, joined)
-    dataset = assemble(name or _name_of(path), entities, relations, joined)
+    reports = {role: _report(layout.files[role], part) for role, part in named.items()}
+    entities, relations, arrays = encode(list(named.values()))
+    parts = dict(zip(named, arrays, strict=True))
+    del named, arrays  # nothing is held twice while the graphs are built
+    _check_labels(path, parts)
+    dataset = assemble(name or _name_of(path), entities, relations, parts)
     kept = {role: len(triples) for role, triples in parts_of(dataset).items()}
     reports = {role: replace(r, duplicates=r.rows - kept[role]) for role, r in reports.items()}
     return LoadedDataset(dataset, layout.kind, reports)
@@ -76,17 +75,6 @@ def _name_of(path: Path) -> str:
     """The name of a data set that nobody named: that of its folder, also where that is called ``.``, or of its file."""
     named = path.resolve() if path.name in ("", "..") else path
     return named.name if path.is_dir() else role_name(named)
-
-
-def _common_ids(named: dict[str, list[NamedTriples]]) -> tuple[pa.Array, pa.Array, dict[str, TripleArray]]:
-    """All parts in one numbering; ``named`` is emptied, so that nothing is held twice."""
-    sizes = {role: len(parts) for role, parts in named.items()}
-    entities, relations, arrays = encode([part for parts in named.values() for part in parts])
-    named.clear()
-    joined = {}
-    for role, size in sizes.items():
-        joined[role] = _join([arrays.pop(0) for _ in range(size)])
-    return entities, relations, joined
 
 
 def read_graph(path: str | Path, options: ReadOptions | None = None) -> Graph:
@@ -101,23 +89,19 @@ def read_graph(path: str | Path, options: ReadOptions | None = None) -> Graph:
     return read_dataset(Path(path), options).dataset.observed
 
 
-def _read_parts(path: Path, layout: Layout, options: ReadOptions) -> dict[str, list[NamedTriples]]:
-    if layout.kind != "openke":
-        return _read_named(layout, options)
-    entities, relations = (read_names(_beside(path, stem)) for stem in ("entity2id.txt", "relation2id.txt"))
-    return {
-        role: [read_openke(file, entities, relations, options) for file in files]
-        for role, files in layout.files.items()
-    }
-
-
-def _read_named(layout: Layout, options: ReadOptions) -> dict[str, list[NamedTriples]]:
+def _read_parts(path: Path, layout: Layout, options: ReadOptions) -> dict[str, NamedTriples]:
     """The files one after the other: nodes without a name are counted on, so that no two files share one."""
-    named: dict[str, list[NamedTriples]] = {role: [] for role in layout.files}
+    if layout.kind == "openke":
+        entities, relations = (read_names(_beside(path, stem)) for stem in ("entity2id.txt", "relation2id.txt"))
+        return {role: read_openke(file, entities, relations, options) for role, (file,) in layout.files.items()}
+    named: dict[str, NamedTriples] = {}
     anonymous = 0
-    for role, file in ((role, file) for role, files in layout.files.items() for file in files):
-        named[role].append(read_triples(file, options, anonymous))
-        anonymous += named[role][-1].report.anonymous
+    for role, files in layout.files.items():
+        parts = []
+        for file in files:
+            parts.append(read_triples(file, options, anonymous))
+            anonymous += parts[-1].report.anonymous
+        named[role] = joined(parts)
     return named
 
 
@@ -128,27 +112,16 @@ def _beside(folder: Path, stem: str) -> Path:
     return found[0]
 
 
-def _join(arrays: list[TripleArray]) -> TripleArray:
-    if len(arrays) == 1:
-        return arrays[0]
-    joined = concatenate(arrays)
-    if all(array.labels is None for array in arrays):
-        return joined
-    labels = [np.ones(len(a), dtype=np.int8) if a.labels is None else a.labels for a in arrays]
-    return TripleArray(joined.heads, joined.relations, joined.tails, np.concatenate(labels))
-
-
-def _report(files: tuple[Path, ...], parts: list[NamedTriples]) -> PartReport:
+def _report(files: tuple[Path, ...], part: NamedTriples) -> PartReport:
     """What the files of a role held; repeated rows are known only when the data set is assembled."""
-    reports = [part.report for part in parts]
     return PartReport(
         files=files,
-        rows=sum(len(part) for part in parts),
+        rows=len(part),
         duplicates=0,
-        self_loops=sum(int((part.triples.heads == part.triples.tails).sum()) for part in parts),
-        skipped=sum(r.skipped for r in reports),
-        literals=sum(r.literals for r in reports),
-        bad_lines=tuple(line for r in reports for line in r.bad_lines),
+        self_loops=int((part.triples.heads == part.triples.tails).sum()),
+        skipped=part.report.skipped,
+        literals=part.report.literals,
+        bad_lines=tuple(part.report.bad_lines),
     )
 
 

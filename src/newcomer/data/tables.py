@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from newcomer.errors import InputError
-from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary
+from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, Vocabulary, concatenate
 
 NAME_TYPE = pa.dictionary(pa.int32(), pa.string())
 ROLES = ("train", "aux", "valid", "test")
@@ -162,6 +162,31 @@ def encode(parts: Sequence[NamedTriples]) -> tuple[pa.Array, pa.Array, list[Trip
         for p, e, r in zip(parts, entity_ids, relation_ids, strict=True)
     ]
     return entities, relations, arrays
+
+
+def joined(parts: Sequence[NamedTriples]) -> NamedTriples:
+    """The triples of several files one after the other, with what the readers met in all of them."""
+    entities, relations, arrays = encode(parts)
+    reports = [part.report for part in parts]
+    total = ReadReport(
+        rows=sum(report.rows for report in reports),
+        skipped=sum(report.skipped for report in reports),
+        literals=sum(report.literals for report in reports),
+        anonymous=sum(report.anonymous for report in reports),
+        bad_lines=[line for report in reports for line in report.bad_lines],
+    )
+    return NamedTriples(entities, relations, _concatenated(arrays), total)
+
+
+def _concatenated(arrays: Sequence[TripleArray]) -> TripleArray:
+    """Triples one after the other; where only some have labels, the others count as true."""
+    if len(arrays) == 1:
+        return arrays[0]
+    triples = concatenate(arrays)
+    if all(array.labels is None for array in arrays):
+        return triples
+    labels = [np.ones(len(a), dtype=np.int8) if a.labels is None else a.labels for a in arrays]
+    return TripleArray(triples.heads, triples.relations, triples.tails, np.concatenate(labels))
 
 
 def _unify(vocabularies: Sequence[pa.Array]) -> tuple[pa.Array, list[Ids]]:

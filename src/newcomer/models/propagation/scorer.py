@@ -36,7 +36,8 @@ class PropagationScorer:
         known = np.flatnonzero(self._known_relations[relations])
         asked = np.stack([entities[known], relations[known]], axis=1).astype(np.int64)
         distinct, places = np.unique(asked, axis=0, return_inverse=True)  # one query may have many answers
-        step = batch_size(self._base_edges, overlay.num_entities)
+        # On a CPU one by one: what is asked together is rounded differently, and takes as long.
+        step = batch_size(self._base_edges, overlay.num_entities) if self.device.type == "cuda" else 1
         for start in range(0, len(distinct), step):
             shares = self._log_shares(overlay, distinct[start : start + step])
             of_these = (places >= start) & (places < start + step)

@@ -1,4 +1,4 @@
-"""Answers and vectors as they are given out: tables, lines of JSON, or files that grow a group of rows at a time."""
+"""Answers and vectors as they are printed or written: tables, lines of JSON, or files that grow by groups of rows."""
 
 import csv
 import json
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import typer
 
-from newcomer.cli.common import console, table
+from newcomer.cli.common import check_free, print_line, print_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 WriteVectors = Callable[[Sequence[str], "npt.NDArray[np.float32]"], None]
 Found = Sequence[tuple[Row, "Answer | Suggestion"]]  # answers, each with what it is about
-Tell = Callable[[str, Found], None]
+WriteAnswers = Callable[[str, Found], None]
 
 ANSWER_ENDINGS, VECTOR_ENDINGS = (".parquet", ".tsv", ".jsonl"), (".parquet", ".tsv", ".npy")
 FIGURES = {"score": float, "probability": float, "reason": str}
@@ -37,46 +37,50 @@ def in_words(fact: Sequence[str]) -> str:
 
 
 def check_out(out: Path, endings: Sequence[str], what: str, force: bool) -> None:
-    """Whether a file can be written there in a format we have; asked before anything is worked out."""
+    """Whether a file can be written there in a format we have; asked before anything is computed."""
     from newcomer.errors import OptionError
-    from newcomer.files import exists_already
 
     if out.suffix.lower() not in endings:
         known = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise OptionError(f"{out} ends in {out.suffix!r}; {what} are written as {known}")
     for written in (out, names_beside(out)) if out.suffix.lower() == ".npy" else (out,):
-        if written.exists() and not force:
-            raise exists_already(written)
+        check_free(written, force)
+
+
+def check_answer_file(out: Path | None, as_json: bool, force: bool, what: str) -> None:
+    """The same for a file of answers or verdicts, which are printed where no file is named."""
+    from newcomer.errors import OptionError
+
+    if out is not None:
+        if as_json:
+            raise OptionError(f"--json prints, --out {out} writes; choose one, or let --out end in .jsonl")
+        check_out(out, ANSWER_ENDINGS, what, force)
 
 
 @contextmanager
-def told(out: Path | None, as_json: bool, force: bool, columns: dict[str, type]) -> Iterator[Tell]:
-    """Where answers go: a call with the question in words, and for each answer what it is about and itself."""
-    from newcomer.errors import OptionError
-
+def answer_writer(out: Path | None, as_json: bool, force: bool, columns: dict[str, type]) -> Iterator[WriteAnswers]:
+    """Where answers go: a call with the query in words, and for each answer what it is about and itself."""
+    check_answer_file(out, as_json, force, "answers")
     if out is None:
-        yield _print_lines if as_json else _print_table
+        yield _print_lines if as_json else _print_answers
         return
-    if as_json:
-        raise OptionError(f"--json prints, --out {out} writes; choose one, or let --out end in .jsonl")
-    check_out(out, ANSWER_ENDINGS, "answers", force)
     with row_file(out, columns) as file:
         as_lines = out.suffix.lower() == ".jsonl"
 
-        def tell(_: str, found: Found) -> None:
+        def write(_: str, found: Found) -> None:
             for about, answer in found:
                 file.add(line(about, answer) if as_lines else _flat(about, answer))
 
-        yield tell
+        yield write
     typer.echo(f"written {file.count:,} answers to {out}")
 
 
 def _print_lines(_: str, found: Found) -> None:
     for about, answer in found:
-        typer.echo(_json(line(about, answer)))  # each is flushed
+        print_line(line(about, answer))
 
 
-def _print_table(question: str, found: Found) -> None:
+def _print_answers(query: str, found: Found) -> None:
     from newcomer.predictor import Answer
 
     rows = [
@@ -84,7 +88,7 @@ def _print_table(question: str, found: Found) -> None:
         for _, a in found
     ]
     what = "answer" if all(isinstance(answer, Answer) for _, answer in found) else "fact"
-    console().print(table(question, (what, "probability", "reason"), rows))
+    print_table(query, (what, "probability", "reason"), rows)
 
 
 def line(about: Row, answer: "Answer | Suggestion") -> Row:
@@ -95,7 +99,7 @@ def line(about: Row, answer: "Answer | Suggestion") -> Row:
 
 
 def _answer(about: Row, answer: "Answer | Suggestion") -> str:
-    """Who completes the question that an answer is about."""
+    """The entity that completes the query."""
     from newcomer.predictor import Answer
 
     if isinstance(answer, Answer):
@@ -124,10 +128,6 @@ def _flat(about: Row, answer: "Answer | Suggestion") -> Row:
     else:
         found = dict(zip(("head", "relation", "tail"), cast("Suggestion", answer).fact, strict=True))
     return {**about, **found, "score": answer.score, "probability": answer.probability, "reason": str(answer.because)}
-
-
-def _json(row: Row) -> str:
-    return json.dumps(row, ensure_ascii=False)
 
 
 class RowFile:
@@ -181,7 +181,7 @@ def _tsv_rows(partial: Path, columns: dict[str, type], stack: ExitStack) -> Call
 
 def _json_rows(partial: Path, _: dict[str, type], stack: ExitStack) -> Callable[[list[Row]], None]:
     file = _text(partial, stack)
-    return lambda rows: file.writelines(_json(row) + "\n" for row in rows)
+    return lambda rows: file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _text(path: Path, stack: ExitStack) -> TextIO:

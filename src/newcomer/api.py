@@ -1,0 +1,216 @@
+"""The package as a few calls: train a model, evaluate it, mine rules. The command line makes the same calls."""
+
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from newcomer.config import Config, load_preset, with_overrides
+from newcomer.data import load_dataset
+from newcomer.data.cut import FactsCut, cut_in_words
+from newcomer.errors import OptionError, OutputError
+from newcomer.evaluation.measure import (
+    CLASSIFICATION,
+    Evaluation,
+    check_same_data,
+    classify_with_probabilities,
+    default_task,
+    headline,
+    rank_test,
+)
+from newcomer.evaluation.plots import plot_ranking, plot_reliability
+from newcomer.evaluation.ranking import Progress, RankingProtocol, align
+from newcomer.evaluation.report import Report, classification_report, ranking_report, write_ranks
+from newcomer.files import exists_already, looking_at
+from newcomer.graph import Graph, InductiveDataset
+from newcomer.models.bundle import Bundle, read_bundle, write_bundle
+from newcomer.models.device import choose_device
+from newcomer.predictor import Predictor, load
+from newcomer.rules.files.rule_table import read_rules
+from newcomer.rules.mining import MiningPlan
+from newcomer.rules.mining import mine_rules as mine_by_plan
+from newcomer.rules.rule import RuleSet
+from newcomer.training.journal import has_checkpoint, in_use, remove_training
+from newcomer.training.pipeline import Fitted, Listener, fit
+
+Source = InductiveDataset | str | Path  # a data set, its folder or file, or its name
+
+
+def train(
+    dataset: Source,
+    config: Config | None = None,
+    *,
+    settings: Sequence[str] = (),
+    out: str | Path | None = None,
+    rules: RuleSet | str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    resume: bool = False,
+    force: bool = False,
+    report: Listener | None = None,
+) -> Predictor:
+    """Train a model and load it; with ``out`` it is also kept in that folder.
+
+    ``config`` holds all settings (the preset ``default`` where it is left out); ``settings`` change some by name.
+    ``rules`` (or a rule file) are used instead of mined ones. A training that was interrupted goes on with ``resume``;
+    ``force`` replaces a model that ``out`` holds already.
+
+    >>> model = newcomer.train("town", settings=["model.dim=8", "training.epochs=2", "training.batches=3"])
+    >>> model
+    Predictor(33 seen entities, 4 newcomers, 4 relations)
+    """
+    data = _dataset(dataset)
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory()) if out is None else None
+        place = Path(folder) / "model" if folder is not None else Path(out or "")
+        chosen = with_overrides(config or load_preset("default"), list(settings))
+        train_into(
+            place, data, chosen, rules=rules, device=device, threads=threads, resume=resume, force=force, report=report
+        )
+        return load(place)
+
+
+def train_into(
+    out: Path,
+    dataset: InductiveDataset,
+    config: Config,
+    *,
+    rules: RuleSet | str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    resume: bool = False,
+    force: bool = False,
+    report: Listener | None = None,
+) -> Fitted:
+    """Train a model and write it to a folder; checkpoints lie in ``OUT.training`` until the model is there."""
+    folder = checkpoint_folder(out, resume, force)
+    made = not folder.parent.exists()
+    known = rules if rules is None or isinstance(rules, RuleSet) else _rules_in(Path(rules), dataset)
+    try:
+        fitted = fit(
+            dataset, config, device=device, rules=known, folder=folder, resume=resume, threads=threads, report=report
+        )
+        write_bundle(out, fitted.bundle(dataset), force)
+    except BaseException:
+        if not in_use(folder) and not has_checkpoint(folder):  # nothing that could be resumed
+            remove_training(folder)
+        if made:
+            with suppress(OSError):  # it may hold something by now
+                folder.parent.rmdir()
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    return fitted
+
+
+def _rules_in(path: Path, dataset: InductiveDataset) -> RuleSet:
+    return read_rules(path, dataset.relations, dataset.entities)
+
+
+def checkpoint_folder(out: Path, resume: bool, force: bool) -> Path:
+    """Where a training keeps its checkpoints; an older one is resumed, removed or an error."""
+    folder = out.with_name(f"{out.name}.training")
+    with looking_at(out):
+        if out.exists() and not force:
+            raise exists_already(out)
+        if resume and not folder.is_dir():
+            raise OptionError(f"{folder}: does not exist, so there is no training to resume; leave out --resume")
+        if not resume and has_checkpoint(folder):
+            if not force:
+                hint = "pass --resume to go on with it, or --force to start anew"
+                raise OutputError(f"{folder}: holds a training that was interrupted; {hint}")
+            remove_training(folder)
+    return folder
+
+
+def evaluate(
+    model: Predictor | Bundle | str | Path,
+    dataset: Source | None = None,
+    *,
+    task: str | None = None,
+    protocol: RankingProtocol | None = None,
+    full_graph: Source | None = None,
+    by: Sequence[str] = (),
+    parts: bool = False,
+    cut: FactsCut | None = None,
+    thresholds: str | None = None,
+    any_data: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    seed: int = 0,
+    ranks: Path | None = None,
+    plot: Path | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Measure a model (or the model in a folder) on the test part of a data set: a report that JSON can hold.
+
+    The data set is the one trained on, found by its name, unless another is given. ``task`` is link-prediction or
+    triple-classification, which is the default where test has labels. ``protocol`` says how answers are ranked,
+    ``full_graph`` has all true facts for the filter ``full``; ``by`` names breakdowns; ``parts`` ranks the parts of the
+    model alone, too; ``cut`` leaves newcomers fewer facts. ``ranks`` is a Parquet file to write, ``plot`` a folder for
+    pictures.
+
+    >>> report = newcomer.evaluate("people", "town")
+    >>> report["task"], report["queries"], 0 < report["metrics"]["mrr"] <= 1
+    ('link-prediction', 4, True)
+    """
+    started = time.monotonic()
+    bundle = _bundle(model)
+    name = bundle.manifest.dataset_name
+    data = _dataset(name if dataset is None else dataset)
+    if not any_data:
+        check_same_data(bundle, data, Path("the model"), data.name)
+    evaluation = Evaluation(bundle, data, choose_device(device), threads, seed, cut, thresholds)
+    if (task or default_task(data)) == CLASSIFICATION:
+        classified = classify_with_probabilities(evaluation)
+        report = classification_report(evaluation, classified, by, time.monotonic() - started)
+        if plot is not None:
+            plot_reliability(report["calibration"], _title(report, "triple classification"), plot)
+        return report
+    protocol = protocol or RankingProtocol()
+    full = None if full_graph is None else all_facts(full_graph, data)
+    ranked = rank_test(evaluation, protocol, full, parts, progress)
+    report = ranking_report(evaluation, ranked, by, full, time.monotonic() - started)
+    if ranks is not None:
+        write_ranks(ranked.model[0], ranks)
+    if plot is not None:
+        drawn = {"model": headline(ranked.model[0])}
+        if ranked.rules:
+            drawn["rules alone"] = headline(ranked.rules[0])
+        plot_ranking(drawn, evaluation.visible, _title(report, str(protocol)), plot)
+        plot_reliability(report["calibration"], _title(report, str(protocol)), plot)
+    return report
+
+
+def _title(report: Report, what: str) -> str:
+    return f"{report['dataset']}{cut_in_words(report['known_facts'])}: {what}"
+
+
+def all_facts(source: Source, dataset: InductiveDataset) -> Graph:
+    """Everything stated in a data set, in the ids of another one: what is true, for the filter ``full``."""
+    return align(_dataset(source).known(), dataset)
+
+
+def mine_rules(
+    source: Source | Graph, plan: MiningPlan | None = None, *, seed: int = 0, threads: int | None = None
+) -> RuleSet:
+    """The rules of a graph, or of the observed graph of a data set, with exact support and confidence.
+
+    >>> data = newcomer.load_dataset("town")
+    >>> rules = newcomer.mine_rules(data)
+    >>> rules.where(rules.pca_confidence == 1).texts(data.relations, data.entities)[0]
+    'lives_in(x,z), city_in(z,y) => citizen_of(x,y)'
+    """
+    graph = source if isinstance(source, Graph) else _dataset(source).observed
+    return mine_by_plan(graph, plan, seed, threads).rules
+
+
+def _dataset(source: Source) -> InductiveDataset:
+    return source if isinstance(source, InductiveDataset) else load_dataset(source)
+
+
+def _bundle(model: Predictor | Bundle | str | Path) -> Bundle:
+    if isinstance(model, Predictor):
+        return model.bundle
+    return model if isinstance(model, Bundle) else read_bundle(Path(model))

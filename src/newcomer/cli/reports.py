@@ -1,0 +1,157 @@
+"""Reports of evaluations as tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from newcomer.cli.common import print_table
+
+if TYPE_CHECKING:
+    from newcomer.evaluation.report import Report
+
+MEASURES = {"mr": "mean rank", "mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
+CLASS_MEASURES = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1", "auc": "ROC AUC"}
+MOST_ROWS = 20  # of a breakdown, on the screen
+THRESHOLDS = {
+    "newcomers": "thresholds from newcomers that were held out of the observed graph",
+    "probabilities": "true where the probability is at least a half",
+    "valid": "thresholds from valid",
+}
+
+
+def print_report(report: "Report") -> None:
+    """Print a report: figures, notes and breakdowns."""
+    from newcomer.data.cut import cut_in_words
+
+    named = f"{report['model']} ({report['encoder']}, {report['decoder']}), {report['protocol']} protocol"
+    title = f"{report['dataset']}: {named}, seed {report['seed']}{cut_in_words(report['known_facts'])}"
+    is_ranking = report["filter"] is not None
+    measures = MEASURES if is_ranking else CLASS_MEASURES
+    rows = _ranking_rows(report) if is_ranking else _classification_rows(report)
+    print_table(title, ("", *measures.values()), rows)
+    print_cut_note(report["known_facts"])
+    _print_ranking_notes(report) if is_ranking else _print_classification_notes(report)
+    if is_ranking and report["also"] is not None:
+        for part in (report, report["also"]):
+            _print_breakdowns(part["breakdowns"], is_ranking, f", {part['filter']} filter")
+    else:
+        _print_breakdowns(report["breakdowns"], is_ranking)
+
+
+def print_cut_note(found: Mapping[str, int] | None) -> None:
+    """How many of the newcomers' facts are known, where they are cut."""
+    if found is not None:
+        everything = found["kept"] + found["withheld"]
+        typer.echo(f"{found['kept']:,} of {everything:,} auxiliary facts are known, drawn by seed {found['seed']}")
+
+
+def _ranking_rows(report: "Report") -> list[Sequence[str]]:
+    asked = [("model", report), *(("model", other) for other in [report["also"]] if other)]
+    asked += [("embedding alone", network) for network in report["network"]]
+    asked += [("rules alone", rules) for rules in report["rules"]]
+    asked += [(f"model, {seen['queries']:,} queries about seen entities", seen) for seen in report["seen"]]
+    rows: list[Sequence[str]] = []
+    for who, figures in asked:
+        rows.append((f"{who}, {figures['filter']} filter", *cells_of(figures["metrics"], MEASURES)))
+        rows.append(_interval_row(figures["intervals"], MEASURES))
+    if report["ceiling"] is not None:
+        rows.append(("ceiling of the known filter", *cells_of(report["ceiling"]["metrics"], MEASURES)))
+    return rows
+
+
+def _classification_rows(report: "Report") -> list[Sequence[str]]:
+    cells = cells_of(report["metrics"], CLASS_MEASURES)
+    return [("model", *cells), _interval_row(report["intervals"], CLASS_MEASURES)]
+
+
+def cells_of(metrics: Mapping[str, float | None], measures: Mapping[str, str]) -> tuple[str, ...]:
+    """The figures of these measures as cells of a table."""
+    return tuple(figure(name, metrics[name]) for name in measures)
+
+
+def figure(name: str, value: float | None) -> str:
+    """A mean rank as it is, all else in percent."""
+    if value is None:
+        return "-"
+    return f"{value:z,.1f}" if name == "mr" else f"{100 * value:z.1f}"
+
+
+def _interval_row(intervals: Mapping[str, Any], measures: Mapping[str, str]) -> Sequence[str]:
+    level = next(iter(intervals.values()))["level"]
+    ends = [intervals.get(name) for name in measures]
+    cells = [
+        "" if end is None else f"{figure(name, end['low'])} to {figure(name, end['high'])}"
+        for name, end in zip(measures, ends, strict=True)
+    ]
+    return (f"  {100 * level:g} % interval", *cells)
+
+
+def _print_ranking_notes(report: "Report") -> None:
+    asked = f"{report['queries']:,} queries; MRR and Hits in percent; candidates: {report['candidates']}"
+    typer.echo(f"{asked}; ties at the {report['ties']} rank")
+    if report["unknown_relation_queries"]:
+        count = f"{report['unknown_relation_queries']:,}"
+        typer.echo(f"the model does not have the relation of {count} queries: their candidates all tie")
+    _print_training_note(report)
+    _print_calibration(report["calibration"])
+
+
+def _print_calibration(found: Mapping[str, Any]) -> None:
+    parts = [("ten best answers", found["shown"]), ("first answers", found["first"])]
+    parts += [(f"  of those with {one['group']} known facts", one["first"]) for one in found["known_facts"]]
+    _print_probabilities(parts, ("answers", "right"), found["calibrated"])
+
+
+def _print_probabilities(
+    parts: Sequence[tuple[str, Mapping[str, Any]]], counts: Sequence[str], calibrated: bool
+) -> None:
+    titles = ("percent", *counts, "probability before", "probability after", "error before", "error after")
+    names = ("right", "probability_before", "probability_after", "ece_before", "ece_after")
+    rows = [(who, part["answers"], *(figure(name, part[name]) for name in names)) for who, part in parts]
+    print_table("Probabilities, before and after calibration", titles, rows)
+    if not calibrated:
+        typer.echo("the model is not calibrated: it was trained without validation")
+
+
+def _print_classification_notes(report: "Report") -> None:
+    typer.echo(f"{report['queries']:,} triples; figures in percent; {THRESHOLDS[report['thresholds']]}")
+    if report["made_up_negatives"]:
+        unlabelled = " and ".join(report["made_up_negatives"])
+        typer.echo(
+            f"{unlabelled} without labels: as many false triples were made up, by seed {report['evaluation_seed']}"
+        )
+    _print_training_note(report)
+    found = report["calibration"]
+    parts = [("triples", found["triples"])]
+    parts += [(f"  about those with {one['group']} known facts", one["triples"]) for one in found["known_facts"]]
+    _print_probabilities(parts, ("count", "true"), found["calibrated"])
+
+
+def _print_training_note(report: "Report") -> None:
+    if report["trained_on_sha256"] != report["dataset_sha256"]:
+        typer.echo("this is not the data set that the model was trained on")
+
+
+def _print_breakdowns(rows: Sequence[Mapping[str, Any]], is_ranking: bool, under: str = "") -> None:
+    for name in dict.fromkeys(row["by"] for row in rows):
+        _print_breakdown(f"By {name}{under}", [row for row in rows if row["by"] == name], is_ranking)
+
+
+def _print_breakdown(title: str, rows: Sequence[Mapping[str, Any]], is_ranking: bool) -> None:
+    shown = rows[:MOST_ROWS]
+    more = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
+    if is_ranking:
+        titles: tuple[str, ...] = ("", "queries", "share", *MEASURES.values(), "share of the loss")
+        cells: list[Sequence[object]] = [
+            (row["group"], row["queries"], _percent(row["share"]), *cells_of(row, MEASURES), _percent(row["lost"]))
+            for row in shown
+        ]
+    else:
+        titles = ("", "triples", "true", "accuracy")
+        cells = [(row["relation"], row["triples"], row["true"], _percent(row["accuracy"])) for row in shown]
+    print_table(f"{title}{more}", titles, cells)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
