@@ -32,11 +32,13 @@ from newcomer.models.propagation.cpu import distances
 from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
 from newcomer.models.propagation.network import LAYERS, Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
+from newcomer.predictor import Chain as NamedChain
 from newcomer.predictor import Predictor
+from newcomer.predictor.snapshot import NamedSnapshot
 from nn_oracle import one_thread
 from overlay_world import ENTITIES, FACT, RELATIONS, SEEN, ids, overlay_of
 from propagation_world import CPU, KINDS, network_of
-from test_predictor import ATLANTIS, BLENDED, HEARING, forgetful, model, table
+from test_predictor import ATLANTIS, BLENDED, DATASET, HEARING, forgetful, model, table
 from training_world import FOLDED
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -143,9 +145,7 @@ class Over:
 @KINDS
 @hypothesis_settings(max_examples=25)
 @given(FACTS, ENTITY, RELATION, ENTITY)
-def test_chains_lead_to_the_answer_and_a_loss_is_what_is_said_without_their_facts(
-    sparse, facts, entity, relation, answer
-):
+def test_chains_lead_to_the_answer_and_a_loss_is_that_without_their_facts(sparse, facts, entity, relation, answer):
     network = network_of(RELATIONS, sparse)
     over = chains_of(facts, network)
     before = over.shares(entity, relation)
@@ -205,15 +205,15 @@ def test_all_chains_can_be_found_and_the_most_important_come_first(sparse, facts
     chains = [] if entity == answer else list(all_chains(facts, [entity], answer))
     with everything():
         found, told = candidate_chains(network, parts, question), attributed_chains(network, parts, question)
-    assert sorted(found) == sorted(chains) and {way.facts for way in told} <= set(chains)
-    assert sorted(map(pairs_of, {way.facts for way in told})) == sorted({pairs_of(facts) for facts in chains})
+    assert sorted(found) == sorted(chains) and {one.facts for one in told} <= set(chains)
+    assert sorted(map(pairs_of, {one.facts for one in told})) == sorted({pairs_of(facts) for facts in chains})
     trace = traced(network, parts, question)
     means = [best_mean(network, trace, one, entity) for one in found]
     np.testing.assert_allclose(means, sorted(means, reverse=True), rtol=1e-4, atol=1e-6)
     best = candidate_chains(network, parts, question)
     assert len(best) == min(len(chains), attribution.MAX_CANDIDATES) and set(best) <= set(chains)
     if len(chains) <= attribution.MAX_CANDIDATES:
-        strongest = [way for way in told if way.loss > attribution.MIN_LOSS][: attribution.MAX_CHAINS]
+        strongest = [one for one in told if one.loss > attribution.MIN_LOSS][: attribution.MAX_CHAINS]
         assert attributed_chains(network, parts, question) == strongest
 
 
@@ -238,8 +238,8 @@ def test_of_parallel_facts_those_of_the_greatest_loss_are_given(sparse):
     assert max(map(len, losses.values())) == 3
     with everything():
         told = attributed_chains(network, parts, question)
-    assert [way.loss for way in told] == sorted(map(max, losses.values()), reverse=True)
-    assert {pairs_of(way.facts): way.loss for way in told} == {pairs: max(each) for pairs, each in losses.items()}
+    assert [one.loss for one in told] == sorted(map(max, losses.values()), reverse=True)
+    assert {pairs_of(one.facts): one.loss for one in told} == {pairs: max(each) for pairs, each in losses.items()}
 
 
 @KINDS
@@ -252,19 +252,18 @@ def test_no_chain_leads_too_far_or_back_to_the_source(sparse):
 
 
 def test_an_unknown_relation_has_no_chains():
-    network = network_of(RELATIONS, told=2)
-    paths = wide({(0, 0, 1), (1, 1, 2), (6, 0, 1), (6, 2, 2)}, network)
-    assert paths.ways(6, 2, 1) == paths.ways(6, 2 + RELATIONS, 1) == []
-    assert all(fact[1] < 2 for answer in range(SEEN) for way in paths.ways(6, 0, answer) for fact in way.facts)
+    over = chains_of({(0, 0, 1), (1, 1, 2), (6, 0, 1), (6, 2, 2)}, network_of(RELATIONS, known=2))
+    assert over.chains(6, 2, 1) == over.chains(6, 2 + RELATIONS, 1) == []
+    assert all(fact[1] < 2 for answer in range(SEEN) for one in over.chains(6, 0, answer) for fact in one.facts)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_network_on_a_gpu_stays_there_and_has_the_same_chains():
     facts = {(0, 0, 1), (1, 1, 2), (6, 0, 1), (6, 2, 3), (3, 1, 2), (6, 1, 4)}
-    there = wide(facts, network_of(RELATIONS), torch.device("cuda"))
+    there = chains_of(facts, network_of(RELATIONS), torch.device("cuda"))
     with everything():
-        found, wanted = (paths.ways(6, 1, 2) for paths in (there, wide(facts, network_of(RELATIONS))))
-    assert found == wanted and len(found) == 2 and there.network.scales.is_cuda
+        found, wanted = (over.chains(6, 1, 2) for over in (there, chains_of(facts, network_of(RELATIONS))))
+    assert found == wanted and len(found) == 2 and there.scorer.network.scales.is_cuda
 
 
 def test_masked_facts_are_masked_from_both_ends_and_no_others():
@@ -278,37 +277,30 @@ def test_masked_facts_are_masked_from_both_ends_and_no_others():
 
 @KINDS
 def test_later_facts_are_in_chains_and_removed_ones_are_not(sparse):
-    paths = wide({(0, 0, 1), (6, 0, 1), (6, 1, 2)}, network_of(RELATIONS, sparse))
+    over = chains_of({(0, 0, 1), (6, 0, 1), (6, 1, 2)}, network_of(RELATIONS, sparse))
     with everything():
-        assert [way.facts for way in paths.ways(6, 1, 0)] == [((6, 0, 1), (0, 0, 1))]
-        later = paths.since(TripleArray.of([(ENTITIES, 0, 0)]), ids(6))
-        assert later.ways(6, 1, 0) == []
-        assert [way.facts for way in later.ways(ENTITIES, 1, 1)] == [((ENTITIES, 0, 0), (0, 0, 1))]
-        assert [way.facts for way in paths.ways(6, 1, 0)] == [((6, 0, 1), (0, 0, 1))]
+        assert [one.facts for one in over.chains(6, 1, 0)] == [((6, 0, 1), (0, 0, 1))]
+        later = Over(over.scorer, over.overlay.with_delta(TripleArray.of([(ENTITIES, 0, 0)]), ids(6)))
+        assert later.chains(6, 1, 0) == []
+        assert [one.facts for one in later.chains(ENTITIES, 1, 1)] == [((ENTITIES, 0, 0), (0, 0, 1))]
+        assert [one.facts for one in over.chains(6, 1, 0)] == [((6, 0, 1), (0, 0, 1))]
 
 
-def test_by_its_own_facts_a_newcomer_goes_on_in_the_observed_graph():
-    names = Vocabulary([f"e{i}" for i in range(SEEN)]), Vocabulary([f"r{i}" for i in range(RELATIONS)])
-    paths = Paths(network_of(RELATIONS, told=2), Graph.build(*names, TripleArray.of([(1, 1, 0)])), SEEN, CPU)
-    # It is tied to a seen entity, the other way round, and to a newcomer, and comes after that.
-    asked, itself = Asked(None, np.array([0, 2, RELATIONS]), np.array([SEEN, 1, 1])), SEEN + 1
-    nobody, home = np.empty(0, np.int64), (1, 0, itself)
-    with everything():
-        found = {answer: [way.facts for way in paths.ways(asked, 1, answer)] for answer in (0, 1, SEEN, itself)}
-        assert found == {0: [(home, (1, 1, 0))], 1: [(home,)], SEEN: [((itself, 0, SEEN),)], itself: []}
-        assert [way.facts for way in paths.ways(Asked(0, nobody, nobody), 1, 1)] == [((1, 1, 0),)]
-        assert paths.ways(asked, 2, 1) == []
+def facts_of(predictor: Predictor) -> set[tuple[str, str, str]]:
+    facts, words = predictor._snapshot.store.facts, predictor.names.words
+    stated = {words(fact) for name in predictor.newcomers for fact in facts[name]}
+    return {*DATASET.observed.named(), *stated}
 
 
-def ways_of(
+def chains_by_name(
     predictor: Predictor, name: str = "Atlantis", k: int = 60
-) -> dict[tuple[str, str, bool], tuple[Chain, ...]]:
+) -> dict[tuple[str, str, bool], tuple[NamedChain, ...]]:
     """By relation, answer, and whether that is a head."""
     found = {}
     for relation in predictor.relations:
         for heads in (False, True):
             answers = predictor.heads(relation, name, k) if heads else predictor.tails(name, relation, k)
-            found |= {(relation, one.entity, heads): one.because.ways for one in answers}
+            found |= {(relation, one.entity, heads): one.because.chains for one in answers}
     return found
 
 
@@ -316,23 +308,28 @@ def ways_of(
 def test_chains_have_names_and_lose_what_is_lost_without_their_facts(changes):
     predictor = model(*changes)
     predictor.add([*ATLANTIS, ("q0", "knows", "Atlantis")])
-    mind, state, names = predictor._mind, predictor._state, predictor._mind.names
+    engine, snapshot, names = predictor.engine, predictor._snapshot, predictor.names
     known, compared = facts_of(predictor), 0
     with patch.multiple(attribution, MAX_CHAINS=attribution.MAX_CANDIDATES, MIN_LOSS=-np.inf):
-        found = ways_of(predictor)
-    own = {names.words(fact): fact for fact in state.book.facts["Atlantis"]}
+        found = chains_by_name(predictor)
+    own = {names.words(fact): fact for fact in snapshot.store.facts["Atlantis"]}
+    others: dict[frozenset[Fact], NamedSnapshot] = {}
     for (word, answer, heads), some in found.items():
         relation = names.relation(word) + heads * len(names.relations)
-        for way in some:
-            check_chain(way.facts, known, "Atlantis", answer)
-            if set(way.facts) <= own.keys():
-                other = mind.removed(state, [own[fact] for fact in way.facts])
-                before, after = (mind.path_scores(one, "Atlantis", relation) for one in (state, other))
+        for one in some:
+            check_chain(one.facts, known, "Atlantis", answer)
+            if set(one.facts) <= own.keys():
+                gone = [own[fact] for fact in one.facts]
+                other = others.setdefault(frozenset(gone), predictor._arrivals.removed(snapshot, gone))
+                before, after = (
+                    engine.signals(which.graph, which.id("Atlantis"), relation).propagation
+                    for which in (snapshot, other)
+                )
                 assert before is not None and after is not None
-                loss = before[state.candidate(answer)] - after[other.candidate(answer)]
-                assert way.loss == pytest.approx(float(loss), rel=1e-3, abs=1e-4)
+                loss = before[snapshot.id(answer)] - after[other.id(answer)]
+                assert one.loss == pytest.approx(float(loss), rel=1e-3, abs=1e-4)
                 compared += 1
-    assert compared > 1 and max(len(way.facts) for some in found.values() for way in some) > 1
+    assert compared > 1 and max(len(one.facts) for some in found.values() for one in some) > 1
 
 
 @MODELS
@@ -341,12 +338,12 @@ def test_attribution_changes_nothing_and_threads_change_no_chain(changes):
     predictor.add(ATLANTIS)
     before = table(predictor, ["Atlantis", "p00"], ["land1", "p02", "Atlantis"])
     with torch.no_grad():
-        found = ways_of(predictor, k=5)
-    predictor._mind._last_told = None
+        found = chains_by_name(predictor, k=5)
+    predictor.engine._last_propagation = None
     assert table(predictor, ["Atlantis", "p00"], ["land1", "p02", "Atlantis"]).tobytes() == before.tobytes()
     torch.set_num_threads(2)
-    assert ways_of(predictor, k=5) == found and any(found.values())
-    network = predictor._mind.network_of_paths
+    assert chains_by_name(predictor, k=5) == found and any(found.values())
+    network = predictor.engine.model.propagation
     assert network is not None and all(one.grad is None for one in network.parameters())
 
 
@@ -354,7 +351,7 @@ def test_attribution_changes_nothing_and_threads_change_no_chain(changes):
 def test_a_newcomer_that_nothing_leads_to_has_no_chain(changes):
     predictor = forgetful(*changes)
     predictor.add([*ATLANTIS, ("island", "city_in", "rock")])
-    found = {one.entity: one.because.ways for one in predictor.tails("Atlantis", "knows", k=60)}
+    found = {one.entity: one.because.chains for one in predictor.tails("Atlantis", "knows", k=60)}
     assert found["island"] == found["rock"] == ()
     assert any(found.values())
 
@@ -362,13 +359,13 @@ def test_a_newcomer_that_nothing_leads_to_has_no_chain(changes):
 @MODELS
 def test_chains_from_a_seen_entity(changes):
     predictor = model(*changes)
-    some = ways_of(predictor, "p00", k=20)
+    some = chains_by_name(predictor, "p00", k=20)
     assert any(some.values())
-    for (_, answer, _), told in some.items():
-        for way in told:
-            check_chain(way.facts, facts_of(predictor), "p00", answer)
+    for (_, answer, _), found in some.items():
+        for one in found:
+            check_chain(one.facts, facts_of(predictor), "p00", answer)
 
 
 def test_a_model_without_propagation_has_no_chains():
     for changes in ((), (*FOLDED, *BLENDED), (*FOLDED, *BLENDED, HEARING)):
-        assert model(*changes).tails("q0", "citizen_of")[0].because.ways == ()
+        assert model(*changes).tails("q0", "citizen_of")[0].because.chains == ()

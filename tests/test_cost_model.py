@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from newcomer.models.propagation.own import path_weights
 
 from conftest import make_dataset
 from newcomer.config import load_preset, with_overrides
 from newcomer.graph import InductiveDataset
-from newcomer.models.serialisation import paths_of
+from newcomer.models.propagation.scorer import propagation_weights
+from newcomer.models.serialisation import load_model
 from newcomer.training import cost_model
 from newcomer.training.cost_model import affords_propagation, frontier_stays_local
 from newcomer.training.pipeline import fit
@@ -62,19 +62,23 @@ def test_without_a_search_both_are_trained_once(monkeypatch):
 
 
 def test_a_fit_trains_propagation_where_it_is_cheap(monkeypatch, tmp_path):
-    assert fit(world(), settings(*AUTO), device="cpu").paths is None  # there is too little to learn from
+    assert fit(world(), settings(*AUTO), device="cpu").model.propagation is None  # there is too little to learn from
     monkeypatch.setattr(cost_model, "MIN_STEPS", 1)
     dense = fit(world(), settings(*AUTO), device="cpu")
-    assert dense.paths is not None and not dense.paths.is_sparse  # messages reach everyone here
+    assert dense.model.propagation is not None and not dense.model.propagation.is_sparse  # messages reach everyone here
     monkeypatch.setattr("newcomer.training.pipeline.frontier_stays_local", lambda *_: True)
     whole = fit(world(), settings(*AUTO), device="cpu")
-    assert whole.paths is not None and whole.paths.is_sparse and whole.config.model.propagation is True
-    stored = paths_of(whole.bundle(world()))
+    assert (
+        whole.model.propagation is not None
+        and whole.model.propagation.is_sparse
+        and whole.config.model.propagation is True
+    )
+    stored = load_model(whole.bundle(world())).propagation
     assert stored is not None and stored.is_sparse
     with pytest.raises(Stopped):
         fit(world(), settings(*AUTO), device="cpu", folder=tmp_path, report=StopAfter(3))
     monkeypatch.undo()
     resumed = fit(world(), settings(*AUTO), device="cpu", folder=tmp_path, resume=True)
-    assert resumed.paths is not None
-    kept, wanted = path_weights(resumed.paths), path_weights(whole.paths)
+    assert resumed.model.propagation is not None
+    kept, wanted = propagation_weights(resumed.model.propagation), propagation_weights(whole.model.propagation)
     assert all(np.array_equal(kept[name], wanted[name]) for name in wanted)

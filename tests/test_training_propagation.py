@@ -1,17 +1,23 @@
-"""Training propagation: what is masked meanwhile, its loss, what is learned, and how it goes on elsewhere."""
+"""Training propagation: what is masked meanwhile, its loss, what is learned; a fit that trains it."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from newcomer.models.propagation.own import Asked, Paths, PathScorer, path_weights, propagation_of
 
-from conftest import make_dataset
-from newcomer.graph import InductiveDataset
+from conftest import complaint, make_dataset
+from newcomer.graph import InductiveDataset, Overlay
+from newcomer.models.propagation import gpu
 from newcomer.models.propagation import network as propagation_network
 from newcomer.models.propagation.network import Propagation
+from newcomer.models.propagation.scorer import PropagationScorer, propagation_of, propagation_weights
+from newcomer.models.serialisation import load_model
 from newcomer.training import propagation as training
+from newcomer.training.checkpoint import began_with_propagation
+from newcomer.training.journal import CHECKPOINT
+from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.propagation import (
     WARM_STEPS,
     Batch,
@@ -19,13 +25,18 @@ from newcomer.training.propagation import (
     carried_over,
     frontier_cross_entropy,
 )
+from newcomer.training.runtime import memory_in_words, settled
 from nn_oracle import one_thread
 from propagation_oracle import drawn, edges_of, network_of
-from training_world import world
+from training_world import FOLDED, StopAfter, Stopped, settings, weights, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 CPU = torch.device("cpu")
 DATASET = world()
+PROPAGATING = (
+    *(*FOLDED, "model.ensemble=yes", "model.propagation=yes"),
+    *("training.propagation_steps=6", "training.epochs=2"),
+)
 
 
 def trainer_of(
@@ -93,9 +104,9 @@ def test_an_answer_without_any_edge_left_is_not_asked_for(monkeypatch):
     alone = [(f"x{i}", "r", f"y{i}") for i in range(6)]
     dataset = make_dataset(train=[*alone, ("y0", "s", "y1")], aux=[], test=[])
     trainer = Watched(dataset.observed, len(dataset.entities), 5, 0, CPU)
-    before = path_weights(trainer.network)["propagation.queries"].copy()
+    before = propagation_weights(trainer.network)["propagation.queries"].copy()
     assert trainer.step(0) == 0.0  # all facts are masked, so no entity has any
-    assert np.array_equal(path_weights(trainer.network)["propagation.queries"], before)
+    assert np.array_equal(propagation_weights(trainer.network)["propagation.queries"], before)
     trainer.batch_size = 1
     joined = set()
     for number in range(0, 14, 2):
@@ -137,11 +148,10 @@ def test_a_path_of_two_edges_is_learned_and_serves_newcomers(sparse):
     trainer = trainer_of(dataset, steps=150, sparse=sparse)
     losses = losses_of(trainer, *range(trainer.steps))
     assert np.mean(losses[-20:]) < 0.6 * np.mean(losses[:20])
-    paths, entity = Paths(trainer.network, dataset.observed, int(dataset.is_seen.sum()), CPU), dataset.entities.id
-    scorer = PathScorer(paths, dataset.own_facts, len(dataset.entities))
-    pays = dataset.relations.id("pays")
+    overlay, entity = Overlay.of_dataset(dataset), dataset.entities.id
+    scorer, pays = PropagationScorer(trainer.network, overlay.base, CPU), dataset.relations.id("pays")
     for number in range(7):
-        found = scorer.scores(np.array([entity(f"q{number}")]), np.array([pays]))[0]
+        found = scorer.scores(overlay, np.array([entity(f"q{number}")]), np.array([pays]))[0]
         assert found.argmax() == entity(f"town{number}")
         np.testing.assert_allclose(np.exp(found[dataset.is_seen]).sum(), 1.0, rtol=1e-4)
 
@@ -153,7 +163,7 @@ def test_the_same_steps_in_one_go_and_with_a_break_give_the_same_bits(sparse):
     assert losses[:3] == losses_of(first, 0, 1, 2)
     second.restore(first.tensors())
     assert losses[3:] == losses_of(second, 3, 4, 5)
-    kept, wanted = (path_weights(one.network) for one in (second, whole))
+    kept, wanted = (propagation_weights(one.network) for one in (second, whole))
     assert all(np.array_equal(kept[name], wanted[name]) for name in wanted)
     assert losses_of(trainer_of(seed=1), 0) != losses[:1]
 
@@ -221,7 +231,7 @@ def test_a_gpu_learns_what_a_cpu_does_and_twice_the_same(monkeypatch, table_size
     found = losses_of(first, *range(20))
     assert found == losses_of(second, *range(20))
     assert found == pytest.approx(wanted, rel=0.05)
-    kept, again = (path_weights(one.network) for one in (first, second))
+    kept, again = (propagation_weights(one.network) for one in (first, second))
     assert all(np.array_equal(kept[name], again[name]) for name in kept)
 
 
@@ -253,7 +263,7 @@ def test_what_trains_on_a_cpu_is_sparse_and_stays_so():
     for number in range(trainer.steps):
         trainer.step(number)  # a fresh one gives entities beside the frontier the same scores in any case
     assert trainer.network.is_sparse
-    stored = path_weights(trainer.network)
+    stored = propagation_weights(trainer.network)
     again = propagation_of(stored, len(DATASET.relations))
     dense = propagation_of({**stored, "propagation.sparse": np.zeros(())}, len(DATASET.relations))
     assert again is not None and again.is_sparse and dense is not None and not dense.is_sparse
@@ -269,8 +279,152 @@ def test_scores_do_not_depend_on_threads(sparse):
     rows = sorted({(f"e{h}", f"r{k}", f"e{t}") for h, k, t in zip(*columns, strict=True)})
     dataset, found = make_dataset(train=rows, aux=[], test=[]), []
     trainer = trainer_of(dataset, 5, sparse=sparse)
-    paths, nothing = Paths(trainer.network, dataset.observed, len(dataset.entities), CPU), np.empty(0, dtype=np.int64)
+    overlay = Overlay.of(dataset.observed)
+    scorer = PropagationScorer(trainer.network, overlay.base, CPU)
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        found.append(paths.ask(Asked(7, nothing, nothing), np.arange(5)).seen)
-    assert torch.equal(*found)
+        found.append(scorer.scores(overlay, np.full(5, 7, dtype=np.int32), np.arange(5, dtype=np.int32)))
+    assert np.array_equal(*found)
+
+
+# In a fit -------------------------------------------------------------------------------------------------------------
+
+
+def fitted_with(*changes: str, **options: object) -> Fitted:
+    return fit(DATASET, settings(*PROPAGATING, *changes), device="cpu", **options)  # type: ignore[arg-type]
+
+
+def test_a_fit_trains_weighs_and_stores_the_network():
+    fitted = fitted_with()
+    assert list(fitted.metrics["ensemble"])[7] == "propagation" and len(fitted.metrics["ensemble"]) == 24
+    assert fitted.model.propagation is not None and fitted.model.propagation.known_relations.any()
+    bundle = fitted.bundle(DATASET)
+    assert bundle.weights["ensemble"].shape == (3, 8)
+    again = load_model(bundle).propagation
+    assert again is not None
+    stored, trained = propagation_weights(again), propagation_weights(fitted.model.propagation)
+    assert stored.keys() == trained.keys() and all(np.array_equal(stored[name], trained[name]) for name in stored)
+    # The final ones go on from those of the search, on everyone.
+    found, alone = fitted_with("training.final_fit=no"), trainer_of(steps=6)
+    assert found.model.propagation is not None
+    alone.begin_with(carried_over(found.model.propagation, found.dataset.relations, alone.network, DATASET.relations))
+    assert alone.steps == 2 == np.ceil(6 * WARM_STEPS)
+    for number in range(alone.steps):
+        alone.step(number)
+    assert all(np.array_equal(value, trained[name]) for name, value in propagation_weights(alone.network).items())
+
+
+@pytest.mark.parametrize(
+    ("device", "changes", "learned"), [("cpu", (), False), ("cuda", (), True), ("cuda", ("model.ensemble=no",), False)]
+)
+def test_whether_it_is_trained_may_be_left_to_the_machine(device, changes, learned, monkeypatch):
+    monkeypatch.setattr(gpu, "keeps_halves", lambda: True)
+    config = settings(*FOLDED, "model.ensemble=yes", "model.propagation=auto", *changes)
+    assert config.model.propagation == "auto"
+    assert settings(*FOLDED, "model.ensemble=yes", "model.propagation=AUTO", *changes) == config
+    text = str(complaint(settings, "model.propagation=perhaps"))
+    assert text == "model.propagation is 'perhaps', but must be true, false or auto"
+    assert settled(config, DATASET, torch.device(device)).model.propagation is learned
+    assert settled(config, DATASET, torch.device("cpu"), before=True).model.propagation is (not changes)
+    assert settled(config, DATASET, torch.device("cuda"), before=False).model.propagation is False
+    told = settings(*FOLDED, "model.ensemble=yes", "model.propagation=yes")
+    assert settled(told, DATASET, torch.device(device)) is told
+    monkeypatch.setattr(gpu, "keeps_halves", lambda: False)
+    assert settled(config, DATASET, torch.device(device)).model.propagation is False
+
+
+@pytest.mark.parametrize("begun", ["yes", "no"])
+def test_what_was_decided_when_a_training_began_stays_when_it_goes_on_elsewhere(tmp_path, begun):
+    with pytest.raises(Stopped):
+        fitted_with(f"model.propagation={begun}", folder=tmp_path, report=StopAfter(1))
+    resumed = fitted_with("model.propagation=auto", folder=tmp_path, resume=True)
+    learned = resumed.model.propagation is not None
+    assert resumed.config.model.propagation is learned is (begun == "yes")
+    assert began_with_propagation(tmp_path / "nothing") is None
+    (tmp_path / "broken").write_bytes(b"no checkpoint")
+    assert began_with_propagation(tmp_path / "broken") is None
+
+
+def test_a_fit_says_what_it_decided():
+    fitted = fitted_with("model.propagation=auto")
+    assert fitted.config.model.propagation is False and fitted.model.propagation is None
+    assert fitted.bundle(DATASET).config.model.propagation is False
+
+
+class StopInPropagation(Listener):
+    """Ends everything at a step of training propagation; ``times``: the how many-th time that it comes there."""
+
+    def __init__(self, step: int, times: int) -> None:
+        self.at, self.times, self.inside = step, times, False
+
+    def stage(self, what: str) -> None:
+        self.inside = what == "training the propagation network"
+
+    def step(self, done: int, total: int) -> None:
+        if self.inside and done == self.at:
+            self.times -= 1
+            if self.times == 0:
+                raise Stopped
+
+
+@pytest.mark.parametrize(("step", "times"), [(1, 1), (3, 1), (6, 1), (1, 2), (2, 2)])
+def test_learning_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, step, times):
+    monkeypatch.setattr("newcomer.training.pipeline.KEPT_EVERY", 2)
+    whole = fitted_with()
+    with pytest.raises(Stopped):
+        fitted_with(folder=tmp_path, report=StopInPropagation(step, times))
+    assert (tmp_path / CHECKPOINT).exists()
+    resumed = fitted_with(folder=tmp_path, resume=True)
+    assert weights(resumed) == weights(whole) and resumed.metrics == whole.metrics
+    assert whole.model.propagation is not None and resumed.model.propagation is not None
+    kept, wanted = propagation_weights(resumed.model.propagation), propagation_weights(whole.model.propagation)
+    assert all(np.array_equal(kept[name], wanted[name]) for name in wanted)
+
+
+def test_without_validation_its_weight_is_the_prior():
+    fitted = fitted_with("training.validation_rate=0")
+    assert (
+        fitted.metrics["ensemble"]["propagation"] == 0.5 and fitted.metrics["ensemble"]["propagation, few facts"] == 0.0
+    )
+
+
+def test_propagation_without_an_ensemble_is_regpu():
+    text = str(complaint(settings, "model.propagation=yes"))
+    assert text == "model.propagation is true, but propagation is part of the ensemble only; set model.ensemble=true"
+
+
+def test_too_little_memory_is_said_in_words_before_anything_else_is_learned(monkeypatch, tmp_path):
+    def starved(*_: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(PropagationTrainer, "step", starved)
+    text = str(complaint(fitted_with, folder=tmp_path))
+    assert text == "there is too little memory for the propagation network; set model.propagation=false"
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+def test_only_too_little_memory_is_called_so():
+    def failing(error: BaseException) -> None:
+        with memory_in_words("to learn"):
+            try:
+                raise error
+            finally:
+                raise RuntimeError("the recording was cut short")
+
+    assert str(complaint(failing, torch.OutOfMemoryError("no"))) == "there is too little memory to learn"
+    with pytest.raises(RuntimeError, match="cut short"):
+        failing(torch.AcceleratorError("an illegal memory access"))
+
+
+def test_a_loss_that_is_no_number_is_said_in_words(monkeypatch):
+    monkeypatch.setattr(PropagationTrainer, "step", lambda *_: torch.tensor(torch.nan))
+    text = str(complaint(fitted_with))
+    wanted = "take another seed, or set model.propagation=false"
+    assert text == f"the loss is nan after step 6 of the propagation network; {wanted}"
+
+
+def test_weights_that_are_missing_are_missed():
+    bundle = fitted_with().bundle(DATASET)
+    kept = {name: value for name, value in bundle.weights.items() if not name.startswith("propagation.")}
+    text = str(complaint(load_model, replace(bundle, weights=kept)))
+    assert text == "the ensemble has a propagation network, but its weights are missing; train the model again"
