@@ -9,20 +9,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from newcomer.config import Config, ModelConfig, TrainingConfig
+from newcomer.config import Config, TrainingConfig
 from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import evaluate
-from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.graph import Graph, InductiveDataset, Overlay, TripleArray
+from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Negatives
 from newcomer.models.embedding.registry import ENCODERS, build_model
-from newcomer.models.embedding.scorer import ModelScorer, lifted, virtual_labels
+from newcomer.models.embedding.scorer import lifted
+from newcomer.models.engine import InferenceEngine, SnapshotScorer
+from newcomer.models.trained import StoredNewcomers, TrainedModel
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
 from newcomer.training.embedding import Trainer, cross_entropy, softmax_cross_entropy
 from newcomer.training.view import View
 from nn_oracle import ENCODER_DECODERS, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
+from training_world import PAPER_SETTINGS
+from whole_graph_oracle import whole_states
 
 CPU = torch.device("cpu")
 ANY = NeighborLimits(min_confidence=0.0, min_support=1)
@@ -44,8 +49,11 @@ def config_of(encoder: str = "vn", decoder: str = "distmult", seed: int = 0, **s
     model = {name: value for name, value in settings.items() if name not in fields}
     small = {"dim": 8, "layers": 2, "gamma": 3.0, **model}
     loop = {"batches": 6, "negatives": CORRUPTIONS, "lr": 0.02, **training}
-    sections = ModelConfig(encoder=encoder, decoder=decoder, **small), TrainingConfig(**loop)
-    return Config(preset="made", seed=seed, model=sections[0], training=sections[1])
+    sections = (
+        replace(PAPER_SETTINGS.model, encoder=encoder, decoder=decoder, **small),
+        replace(PAPER_SETTINGS.training, **loop),
+    )
+    return replace(PAPER_SETTINGS, preset="made", seed=seed, model=sections[0], training=sections[1])
 
 
 def random_dataset(seed: int = 0) -> tuple[InductiveDataset, VirtualNeighbors, VirtualNeighbors]:
@@ -59,8 +67,8 @@ def random_dataset(seed: int = 0) -> tuple[InductiveDataset, VirtualNeighbors, V
     tests = TripleArray.of([(SEEN + k, 1, int(rng.integers(SEEN))) for k in range(NEWCOMERS)])
     dataset = InductiveDataset("random", observed, auxiliary, TripleArray.empty(), tests)
     rules = random_rules(rng, SEEN, RELATIONS, 10)
-    seen = virtual_neighbors(rules, observed.adjacency, np.arange(SEEN, dtype=np.int32), ANY)
-    return dataset, seen, virtual_neighbors(rules, dataset.own_facts, dataset.newcomers, ANY)
+    seen = virtual_neighbors(rules, Overlay.of(observed), np.arange(SEEN, dtype=np.int32), ANY)
+    return dataset, seen, virtual_neighbors(rules, Overlay.of_dataset(dataset), dataset.newcomers, ANY)
 
 
 DATASET, SEEN_VIRTUAL, NEW_VIRTUAL = random_dataset()
@@ -140,7 +148,12 @@ def test_a_label_is_the_truth_plus_what_the_groundings_add(c):
     trainer = trained(config_of("mean", dropout=0.0), epochs=1)
     states = trainer.model.encoder.states(GRAPH.edges(trainer._weights(trainer.labels)))
     which = torch.tensor([5, 0, 17, 3])
-    labels = virtual_labels(trainer.model, states, GRAPH, which, "soft", c)
+    trainer.config = replace(trainer.config, model=replace(trainer.config.model, soft_label_c=c))
+    with torch.no_grad():
+        grounds = GRAPH.grounds(which)
+        scores = trainer.model.scores(states, torch.cat([GRAPH.virtual[which], grounds.premises]))
+        trainer._virtual_loss(which, grounds, scores)
+    labels = trainer.labels[which]
     assert not labels.requires_grad
     for place, label in zip(which.tolist(), labels.tolist(), strict=True):
         added = 0.0
@@ -272,7 +285,7 @@ def test_a_model_is_built_as_the_settings_say():
     assert model.decoder.gamma == 3.0
     again = build_model(config, SEEN, RELATIONS, seed=3).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
-    assert build_model(replace(config, encoder="lan", max_neighbors=9), SEEN, RELATIONS, 0).encoder.max_neighbors == 9
+    assert type(build_model(replace(config, encoder="lan"), SEEN, RELATIONS, 0).encoder) is ENCODERS["lan"]
 
 
 # What must not be learned ---------------------------------------------------------------------------------------------
@@ -286,7 +299,7 @@ def pairs_at_random(count: int, hub: bool) -> GraphTensors:
     graph = graph_of(rows + [(e, 1, 2 * count) for e in range(2 * count) if hub], entities, RELATIONS)
     repeats = Rule(Kind.ONE, 2, 0, support=50, body_size=50, pca_body_size=50, head_size=50)
     rules = RuleSet.of([repeats], RELATIONS)
-    virtual = virtual_neighbors(rules, graph.adjacency, np.arange(entities, dtype=np.int32), ANY)
+    virtual = virtual_neighbors(rules, Overlay.of(graph), np.arange(entities, dtype=np.int32), ANY)
     assert len(virtual) == count
     return build_graph_tensors(graph, entities, virtual, CPU)
 
@@ -483,16 +496,15 @@ def test_of_facts_at_random_nothing_is_known_about_newcomers(encoder, decoder):
     dataset = shuffled_dataset()
     graph = build_graph_tensors(dataset.observed, 60, None, CPU)
     trainer = trained(config_of(encoder, decoder, labels="none"), graph, epochs=6)
-    scorer = ModelScorer(trainer.model, graph, trainer.labels, dataset, None, "none", 0.01)
+    scorer = scorer_of(trainer, None, "none", dataset=dataset)
     # 300 ranks at random have a mean whose standard deviation is 0.033 on this scale.
     assert abs(evaluate(dataset, scorer, candidates="seen").metrics()["amri"]) < 0.12
     asked = torch.tensor(dataset.test.rows, dtype=torch.int64)
     drawn = torch.randint(60, (len(asked), CORRUPTIONS), generator=torch.Generator().manual_seed(0))
     negatives = Negatives(asked[:, 1], drawn, torch.arange(len(asked)))  # each its own: what is shared errs together
     with torch.no_grad():
-        positive, negative, _ = trainer.model.contrast(
-            scorer.states, asked, along_of(trainer, asked), negatives, asked[:0]
-        )
+        states = whole_states(trainer.model, graph, trainer.labels, dataset, None, "none")
+        positive, negative, _ = trainer.model.contrast(states, asked, along_of(trainer, asked), negatives, asked[:0])
         # Without the newcomer itself, which training has taught to be no answer.
         assert float(softmax_cross_entropy(positive, negative[:, :-1])) > math.log(CORRUPTIONS + 1) - 0.05
 
@@ -508,7 +520,7 @@ def test_training_on_the_sample_graph_places_newcomers_better():
     trainer = Trainer(config, graph, CPU)
 
     def mrr() -> float:
-        scorer = ModelScorer(trainer.model, graph, trainer.labels, dataset, None, "none", 0.01)
+        scorer = scorer_of(trainer, None, "none", dataset=dataset)
         return evaluate(dataset, scorer).metrics()["mrr"]
 
     untrained = mrr()
@@ -520,8 +532,28 @@ def test_training_on_the_sample_graph_places_newcomers_better():
 # A trained model at work ----------------------------------------------------------------------------------------------
 
 
-def scorer_of(trainer: Trainer, virtual: VirtualNeighbors | None = NEW_VIRTUAL, labels: str = "soft") -> ModelScorer:
-    return ModelScorer(trainer.model, trainer.graph, trainer.labels, DATASET, virtual, labels, 0.01)
+def scorer_of(
+    trainer: Trainer,
+    virtual: VirtualNeighbors | None = NEW_VIRTUAL,
+    labels: str = "soft",
+    c: float = 0.01,
+    constrained: bool = False,
+    dataset: InductiveDataset = DATASET,
+) -> SnapshotScorer:
+    """The trainer's model, asked with the newcomers of a data set."""
+    settings = replace(
+        trainer.config.model, labels=labels, soft_label_c=c, constrained=constrained, ensemble=False, propagation=False
+    )
+    config = replace(trainer.config, model=settings, rules=replace(trainer.config.rules, paths=False))
+    parts = trainer.model, trainer.graph, trainer.labels
+    model = TrainedModel(config, dataset.observed, RuleSet.empty(len(dataset.relations)), *parts)
+    engine = InferenceEngine(model, StoredNewcomers(dataset.auxiliary.triples, virtual), threads=1)
+    return SnapshotScorer(engine, engine.initial)
+
+
+def states_of(trainer: Trainer, virtual: VirtualNeighbors | None = NEW_VIRTUAL, labels: str = "soft") -> States:
+    """Everyone in one graph."""
+    return whole_states(trainer.model.eval(), trainer.graph, trainer.labels, DATASET, virtual, labels)
 
 
 def every_query() -> tuple[np.ndarray, np.ndarray]:
@@ -532,24 +564,24 @@ def every_query() -> tuple[np.ndarray, np.ndarray]:
 @every_pair
 def test_scores_of_a_query_are_those_of_its_triples_one_by_one(encoder, decoder):
     trainer = trained(config_of(encoder, decoder), epochs=1)
-    scorer = scorer_of(trainer)
+    scorer, states = scorer_of(trainer), states_of(trainer)
     entities, relations = every_query()
     scores = scorer.scores(entities, relations)
     assert scores.shape == (len(entities), SEEN + NEWCOMERS) and scores.dtype == np.float32
     for query in (0, 31, 64, len(entities) - 1):
         for tail in (0, 7, SEEN, SEEN + NEWCOMERS - 1):
             triple = torch.tensor([[entities[query], relations[query], tail]], dtype=torch.int64)
-            one = float(trainer.model.scores(scorer.states, triple).detach())
+            one = float(trainer.model.scores(states, triple).detach())
             assert scores[query, tail] == pytest.approx(one, abs=1e-4)
 
 
 @every_encoder
 def test_candidates_are_embedded_as_the_inverse_relation_asks(encoder):
     trainer = trained(config_of(encoder, "complex"), epochs=1)
-    scorer, everyone = scorer_of(trainer), torch.arange(SEEN + NEWCOMERS)
+    scorer, states, everyone = scorer_of(trainer), states_of(trainer), torch.arange(SEEN + NEWCOMERS)
     for relation, inverse in ((1, 1 + RELATIONS), (RELATIONS + 2, 2)):
-        candidates = trainer.model.encoder.embed(scorer.states, everyone, torch.full_like(everyone, inverse))
-        asking = trainer.model.encoder.embed(scorer.states, torch.tensor([SEEN]), torch.tensor([relation]))
+        candidates = trainer.model.encoder.embed(states, everyone, torch.full_like(everyone, inverse))
+        asking = trainer.model.encoder.embed(states, torch.tensor([SEEN]), torch.tensor([relation]))
         expected = trainer.model.decoder.all_tails(asking, torch.tensor([relation]), candidates).detach().numpy()
         found = scorer.scores(np.array([SEEN], dtype=np.int32), np.array([relation], dtype=np.int32))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -561,10 +593,10 @@ def test_who_else_is_asked_about_does_not_matter(encoder):
     entities, relations = every_query()
     together = scorer.scores(entities, relations)
     order = np.random.default_rng(0).permutation(len(entities))
-    np.testing.assert_allclose(scorer.scores(entities[order], relations[order]), together[order], rtol=1e-4, atol=1e-5)
+    assert np.array_equal(scorer.scores(entities[order], relations[order]), together[order])
     for query in (3, 77, len(entities) - 1):
         alone = scorer.scores(entities[query : query + 1], relations[query : query + 1])
-        np.testing.assert_allclose(alone[0], together[query], rtol=1e-4, atol=1e-5)
+        assert np.array_equal(alone[0], together[query])
     assert scorer.scores(entities[:0], relations[:0]).shape == (0, SEEN + NEWCOMERS)
 
 
@@ -572,15 +604,18 @@ def test_who_else_is_asked_about_does_not_matter(encoder):
 def test_everyone_is_embedded_some_at_a_time(encoder, monkeypatch):
     trainer, asked, sizes = trained(config_of(encoder), epochs=1), every_query(), []
     together = scorer_of(trainer, None, "none").scores(*asked)
+    monkeypatch.setattr("newcomer.models.embedding.newcomers.AT_ONCE", 7)
+    scorer = scorer_of(trainer, None, "none")
     embed = trainer.model.encoder.embed
 
     def counted(states, entities, queries):
         sizes.append(len(entities))
         return embed(states, entities, queries)
 
-    monkeypatch.setattr("newcomer.models.embedding.scorer.ENTITIES_AT_ONCE", 7)
-    monkeypatch.setattr(trainer.model.encoder, "embed", counted)
-    scorer = scorer_of(trainer, None, "none")
+    with monkeypatch.context() as patched:
+        patched.setattr(trainer.model.encoder, "embed", counted)
+        seen, newcomers = scorer.engine.embedding._candidates(scorer.snapshot, 0)
+    assert (len(seen), [len(one) for one in newcomers]) == (SEEN, [NEWCOMERS])
     assert max(sizes) == 7 and sum(sizes) == SEEN + NEWCOMERS
     np.testing.assert_allclose(scorer.scores(*asked), together, rtol=1e-4, atol=1e-5)
 
@@ -591,9 +626,19 @@ def test_seen_entities_are_embedded_as_if_nobody_had_arrived(encoder):
     scorer = scorer_of(trainer)
     with torch.no_grad():
         alone = trainer.model.encoder.states(GRAPH.edges(trainer._weights(trainer.labels)))
-        ask = torch.arange(SEEN), torch.arange(SEEN) % (2 * RELATIONS)
-        vectors: list[Tensor] = [trainer.model.encoder.embed(states, *ask) for states in (alone, scorer.states)]
-    assert torch.equal(*vectors)
+        for entity in range(SEEN):
+            asked = torch.tensor([entity]), torch.tensor([entity % (2 * RELATIONS)])
+            wanted = trainer.model.encoder.embed(alone, *asked)
+            found = scorer.engine.embedding.vector(scorer.snapshot, entity, entity % (2 * RELATIONS))
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+        everyone = torch.arange(SEEN)
+        for query in range(2 * RELATIONS):
+            found = scorer.engine.encoder.everyone(query)
+            if trainer.model.answers_by_input:
+                assert torch.equal(found, alone.layers[0])
+            else:
+                wanted = trainer.model.encoder.embed(alone, everyone, torch.full_like(everyone, query))
+                assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("encoder", [name for name, kind in ENCODERS.items() if not kind.uses_virtual_edges])
@@ -614,10 +659,9 @@ def test_what_newcomers_virtual_triples_weigh_follows_the_label_mode(encoder):
     soft, hard = (scorer_of(trainer, NEW_VIRTUAL, mode) for mode in ("soft", "hard"))
     assert not np.allclose(soft.scores(*queries), without)
     assert not np.allclose(soft.scores(*queries), hard.scores(*queries))
-    newcomers = slice(int(soft.states.edges.rows.offsets[SEEN]), None)
-    weights = soft.states.edges.weights[newcomers]
-    assert bool(((weights > 0) & (weights < 1)).any()) and float(weights.max()) <= 1.0
-    assert set(hard.states.edges.weights[newcomers].tolist()) <= {0.0, 1.0}
+    softly, hardly = (one.snapshot.members[0].encoded.states.edges.weights for one in (soft, hard))
+    assert bool(((softly > 0) & (softly < 1)).any()) and float(softly.max()) <= 1.0
+    assert set(hardly.tolist()) <= {0.0, 1.0}
 
 
 def test_a_data_set_without_newcomers_is_scored_over_its_observed_graph():
@@ -625,7 +669,7 @@ def test_a_data_set_without_newcomers_is_scored_over_its_observed_graph():
     nothing = Graph.build(graph.entities, graph.relations, TripleArray.empty())
     dataset = InductiveDataset("seen", graph, nothing, TripleArray.empty(), TripleArray.of([(0, 0, 1)]))
     trainer = trained(config_of(labels="none"), PLAIN, epochs=1)
-    scorer = ModelScorer(trainer.model, PLAIN, trainer.labels, dataset, None, "none", 0.01)
+    scorer = scorer_of(trainer, None, "none", dataset=dataset)
     assert scorer.scores(np.array([3], dtype=np.int32), np.array([1], dtype=np.int32)).shape == (1, SEEN)
     assert not trainer.model.training
     trainer.epoch(1)
@@ -635,11 +679,11 @@ def test_a_data_set_without_newcomers_is_scored_over_its_observed_graph():
 # What rules infer is scored by its label ------------------------------------------------------------------------------
 
 
-def constrained_of(trainer: Trainer, labels: str = "soft", c: float = 0.01) -> ModelScorer:
-    return ModelScorer(trainer.model, trainer.graph, trainer.labels, DATASET, NEW_VIRTUAL, labels, c, constrained=True)
+def constrained_of(trainer: Trainer, labels: str = "soft", c: float = 0.01) -> SnapshotScorer:
+    return scorer_of(trainer, NEW_VIRTUAL, labels, c, constrained=True)
 
 
-def label_of(scorer: ModelScorer, head: int, relation: int, tail: int, c: float) -> float | None:
+def label_of(trainer: Trainer, states: States, head: int, relation: int, tail: int, c: float) -> float | None:
     """The unclipped label of a triple in plain relations by hand; None where no rule infers it."""
     for virtual in (SEEN_VIRTUAL, NEW_VIRTUAL):
         for row, triple in enumerate(virtual.triples.rows.tolist()):
@@ -647,9 +691,9 @@ def label_of(scorer: ModelScorer, head: int, relation: int, tail: int, c: float)
                 added = 0.0
                 for place in range(int(virtual.offsets[row]), int(virtual.offsets[row + 1])):
                     premises = torch.tensor([p for p in virtual.premises[place].tolist() if p[1] >= 0])
-                    truths = scorer.model.truths(scorer.states, premises).detach()
+                    truths = trainer.model.truths(states, premises).detach()
                     added += float(virtual.grounding_strength[place]) * float(truths.prod())
-                truth = scorer.model.truths(scorer.states, torch.tensor([triple])).detach()
+                truth = trainer.model.truths(states, torch.tensor([triple])).detach()
                 return float(truth) + c * added
     return None
 
@@ -658,14 +702,17 @@ def label_of(scorer: ModelScorer, head: int, relation: int, tail: int, c: float)
 def test_predictions_that_rules_infer_have_the_score_of_their_label(c):
     trainer = trained(config_of("mean"), epochs=1)
     bound = constrained_of(trainer, c=c)
-    plain = ModelScorer(trainer.model, trainer.graph, trainer.labels, DATASET, NEW_VIRTUAL, "soft", c)
+    plain, states = (
+        scorer_of(trainer, c=c),
+        whole_states(trainer.model, GRAPH, trainer.labels, DATASET, NEW_VIRTUAL, c=c),
+    )
     entities, relations = every_query()
     before, after = plain.scores(entities, relations), bound.scores(entities, relations)
     lifted_ones = certain = 0
     for query, (entity, relation) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
         for tail in range(SEEN + NEWCOMERS):
             triple = (entity, relation, tail) if relation < RELATIONS else (tail, relation - RELATIONS, entity)
-            label = label_of(bound, *triple, c)
+            label = label_of(trainer, states, *triple, c)
             if label is None:
                 assert after[query, tail] == pytest.approx(before[query, tail], abs=1e-3)
             elif label < 0.999:
