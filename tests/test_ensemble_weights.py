@@ -115,7 +115,7 @@ def test_a_run_with_an_ensemble_weighs_both_and_keeps_the_weights():
 
 @pytest.mark.parametrize("hidden", [0.0, 0.5])
 def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_left(hidden, monkeypatch):
-    monkeypatch.setattr("newcomer.training.masking.HIDDEN", hidden)
+    monkeypatch.setattr("newcomer.training.masking.MASKED", hidden)
     monkeypatch.setattr("newcomer.training.masking.LEAST", 1)
     found: list[float] = []
 
@@ -142,7 +142,7 @@ def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_le
 
 @pytest.mark.parametrize("protocol", ["inductive", "refreshed"])
 def test_rules_have_not_seen_what_is_hidden_of_the_busiest(protocol, monkeypatch):
-    monkeypatch.setattr("newcomer.training.masking.HIDDEN", 0.5)
+    monkeypatch.setattr("newcomer.training.masking.MASKED", 0.5)
     monkeypatch.setattr("newcomer.training.masking.LEAST", 1)
     seen: list[int] = []
 

@@ -12,24 +12,23 @@ from conftest import complaint
 from newcomer.evaluation.alignment import scorer_for
 from newcomer.graph import Ids, InductiveDataset
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
-from newcomer.models.embedding.graph_tensors import GraphTensors
-from newcomer.models.embedding.model import Model
-from newcomer.models.embedding.scorer import ModelScorer
-from newcomer.models.ensemble import FEATURES
+from newcomer.models.engine import InferenceEngine, SnapshotScorer
+from newcomer.models.features import FEATURES
 from newcomer.models.serialisation import (
     BESIDE,
-    BLEND,
+    ENSEMBLE,
     LABELS,
     NEWCOMER_LABELS,
     NEWCOMER_VECTORS,
+    load_engine,
     load_model,
     weights_of,
     with_neighbors,
 )
+from newcomer.models.trained import StoredNewcomers
 from newcomer.predictor import Predictor
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 from newcomer.training.pipeline import Fitted, fit
-from newcomer.training.preparation import prepare
 from nn_oracle import ENCODER_DECODERS, one_thread
 from training_world import choosing, settings, world
 
@@ -42,24 +41,27 @@ def stored(fitted: Fitted, folder: Path, dataset: InductiveDataset = DATASET) ->
     return read_bundle(folder)
 
 
-def scores(model: Model, labels: torch.Tensor, graph: GraphTensors, fitted: Fitted) -> bytes:
+def fitted_engine(fitted: Fitted) -> InferenceEngine:
+    """A model asked before it is written, with nothing that was inferred for it."""
+    return InferenceEngine(fitted.model, StoredNewcomers(fitted.dataset.auxiliary.triples))
+
+
+def scores(engine: InferenceEngine) -> bytes:
     """Of every answer to every query, newcomers included."""
-    prepared = prepare(fitted.dataset, fitted.config, fitted.rules)
-    options = fitted.config.model.labels, fitted.config.model.soft_label_c
-    scorer = ModelScorer(model, graph, labels, prepared.dataset, prepared.newcomer_neighbors, *options)
-    size, relations = len(fitted.dataset.entities), 2 * len(fitted.dataset.relations)
+    size, relations = engine.overlay.num_entities, 2 * engine.overlay.num_relations
     asked: Ids = np.arange(size * relations, dtype=np.int32)
-    return scorer.scores(asked // relations, asked % relations).tobytes()
+    return SnapshotScorer(engine, engine.initial).scores(asked // relations, asked % relations).tobytes()
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
 def test_a_model_read_back_scores_exactly_as_the_fitted_one(tmp_path, encoder, decoder):
     config = settings(*choosing(encoder), f"model.decoder={decoder}", "training.epochs=1", "rules.walks=200")
     fitted = fit(DATASET, config)
-    model, labels, graph = load_model(stored(fitted, tmp_path / "m"))
-    assert len(labels) > 0 and torch.equal(labels, fitted.labels) and not model.training
-    assert scores(model, labels, graph, fitted) == scores(fitted.model, fitted.labels, fitted.graph, fitted)
-    assert torch.equal(graph.virtual, fitted.graph.virtual)
+    engine = load_engine(stored(fitted, tmp_path / "m"))
+    model = engine.model
+    assert len(model.labels) > 0 and torch.equal(model.labels, fitted.model.labels) and not model.embedding.training
+    assert scores(engine) == scores(fitted_engine(fitted))
+    assert torch.equal(model.graph.virtual, fitted.model.graph.virtual)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,7 @@ def test_a_model_read_back_scores_exactly_as_the_fitted_one(tmp_path, encoder, d
         ["model.labels=hard"],
         ["rules.kinds="],
         ["rules.kinds=one,two,both,constant,exists"],
+        ["model.ensemble=yes", "model.constrained=no"],
         ["training.validation_rate=0", "seed=11"],
     ],
     ids=" ".join,
@@ -80,8 +83,10 @@ def test_a_model_read_back_scores_exactly_as_the_fitted_one(tmp_path, encoder, d
 def test_so_does_one_of_any_protocol(tmp_path, changes):
     fitted = fit(DATASET, settings("training.epochs=1", *changes))
     bundle = stored(fitted, tmp_path / "m")
-    model, labels, graph = load_model(bundle, torch.device("cpu"), threads=2)
-    assert scores(model, labels, graph, fitted) == scores(fitted.model, fitted.labels, fitted.graph, fitted)
+    found = scores(load_engine(bundle, torch.device("cpu"), threads=2))
+    assert found == scores(fitted_engine(fitted))
+    again = InferenceEngine(load_model(bundle), StoredNewcomers(fitted.dataset.auxiliary.triples))
+    assert found == scores(again)
     assert list(bundle.observed.named()) == list(fitted.dataset.observed.named())
     assert (bundle.auxiliary is not None) == (len(fitted.dataset.auxiliary) > 0)
 
@@ -97,19 +102,19 @@ SETTINGS = [
 @pytest.mark.parametrize("changes", SETTINGS, ids=" ".join)
 def test_what_is_stored_is_what_would_be_inferred_again(tmp_path, changes):
     bundle = stored(fit(DATASET, settings("training.epochs=1", "rules.walks=200", *changes)), tmp_path / "m")
-    bare = {name: value for name, value in bundle.weights.items() if name in (LABELS, BLEND) or name not in BESIDE}
+    bare = {name: value for name, value in bundle.weights.items() if name in (LABELS, ENSEMBLE) or name not in BESIDE}
     old = replace(bundle, neighbors=None, newcomer_neighbors=None, weights=bare)  # as the first format had it
     assert bundle.neighbors is not None and same_reasons(bundle.neighbors, with_neighbors(old).neighbors)
     quick, slow = Predictor(bundle, threads=1), Predictor(old, threads=1)
     assert quick.newcomers == slow.newcomers and len(quick.newcomers) == 4
-    arrived, again = (one._mind.first.seats["q0"].arrival for one in (quick, slow))
-    assert len(arrived.virtual) and same_reasons(arrived.virtual, again.virtual)
+    arrived, again = (one.engine.with_virtual_neighbors(one.engine.initial.members[0].encoded) for one in (quick, slow))
+    assert arrived.virtual is not None and len(arrived.virtual) and same_reasons(arrived.virtual, again.virtual)
     np.testing.assert_allclose(arrived.labels, again.labels, atol=1e-6)
     for name in ("q0", "q3", "p01", "city1"):
         assert [n.fact for n in quick.neighbors(name)] == [n.fact for n in slow.neighbors(name)]
         for relation in range(2 * len(quick.relations)):
-            scores = [one._mind.scores(one._state, name, relation) for one in (quick, slow)]
-            np.testing.assert_allclose(*scores, atol=2e-6)
+            found = [one.engine.scores(one._snapshot.graph, one._snapshot.id(name), relation) for one in (quick, slow)]
+            np.testing.assert_allclose(*found, atol=2e-6)
 
 
 def same_reasons(one: VirtualNeighbors, other: VirtualNeighbors | None) -> bool:
@@ -133,7 +138,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path):
 def test_weights_that_do_not_fit_are_refused(tmp_path):
     fitted = fit(DATASET, settings("training.epochs=1"))
     bundle = stored(fitted, tmp_path / "m")
-    assert set(weights_of(fitted.model, fitted.labels)) | set(BESIDE) - {BLEND, NEWCOMER_VECTORS} == set(bundle.weights)
+    assert set(weights_of(fitted.model)) | set(BESIDE) - {ENSEMBLE, NEWCOMER_VECTORS} == set(bundle.weights)
     fewer = {name: value for name, value in bundle.weights.items() if name != LABELS}
     assert "has labels for 0 virtual triples" in str(complaint(load_model, replace(bundle, weights=fewer)))
     short = {**bundle.weights, NEWCOMER_LABELS: bundle.weights[NEWCOMER_LABELS][:-1]}
@@ -145,8 +150,9 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(3,), (4, len(FEATURES)), (3, 2), ()])
-def test_a_blend_of_other_voices_is_refused(tmp_path, shape):
+def test_an_ensemble_of_other_features_is_refused(tmp_path, shape):
     bundle = stored(fit(DATASET, settings("training.epochs=1")), tmp_path / "m")
-    other = replace(bundle, weights={**bundle.weights, BLEND: np.ones(shape, dtype=np.float32)})
+    other = replace(bundle, weights={**bundle.weights, ENSEMBLE: np.ones(shape, dtype=np.float32)})
     for use in (Predictor, partial(scorer_for, dataset=DATASET)):
-        assert "train it again with this version" in str(complaint(use, other))
+        text = str(complaint(use, other))
+        assert text == "the ensemble's weights do not fit its features; train the model again with this version"
