@@ -10,9 +10,10 @@ import pytest
 
 from conftest import complaint, make_dataset, parts_by_name
 from newcomer.errors import DatasetError
-from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.graph import Graph, InductiveDataset, Overlay, TripleArray
 from newcomer.graph.types import seen_count
 from newcomer.models.bundle.rules import problem_of
+from newcomer.models.grounding import ground
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
@@ -35,11 +36,9 @@ def concluded(found: VirtualNeighbors | None, dataset: InductiveDataset) -> set[
 def test_rules_conclude_about_seen_entities_and_newcomers():
     prepared = prepare(DATASET, settings("rules.paths=no"))
     assert concluded(prepared.seen_neighbors, DATASET) >= set(parts_by_name(DATASET)["valid"])
-    assert concluded(prepared.newcomer_neighbors, DATASET) >= set(parts_by_name(DATASET)["test"])
     assert prepared.num_seen == len(DATASET.entities) - NEWCOMERS
-    only = prepare(DATASET, settings("rules.paths=no"), newcomers=False)
-    assert only.newcomer_neighbors is None
-    assert concluded(only.seen_neighbors, DATASET) == concluded(prepared.seen_neighbors, DATASET)
+    found = ground(prepared.rules, Overlay.of_dataset(DATASET), DATASET.newcomers, settings("rules.paths=no"), 1)
+    assert concluded(found, DATASET) >= set(parts_by_name(DATASET)["test"])
 
 
 def test_the_settings_reach_the_miner_and_the_grounder():
@@ -60,7 +59,7 @@ def test_the_settings_reach_the_miner_and_the_grounder():
     rules = mine_rules(DATASET.observed, plan, 5).rules
     assert same_rules(prepared.rules, rules)
     limits, everyone = NeighborLimits(0.5, "standard", 4, 6, 1), np.arange(prepared.num_seen, dtype=np.int32)
-    found = virtual_neighbors(rules, DATASET.observed.adjacency, everyone, limits, PathLimits(walks=7), 5)
+    found = virtual_neighbors(rules, Overlay.of(DATASET.observed), everyone, limits, PathLimits(walks=7), 5)
     assert concluded(prepared.seen_neighbors, DATASET) == concluded(found, DATASET)
     assert np.array_equal(prepared.seen_neighbors.premises, found.premises)  # type: ignore[union-attr]
 
@@ -86,7 +85,7 @@ def test_given_rules_are_used_instead_of_mined_ones():
 def test_nothing_is_mined_or_grounded_where_virtual_neighbours_are_not_wanted(changes):
     prepared = prepare(DATASET, settings(*changes))
     assert len(prepared.rules) == 0 and prepared.rules.num_relations == len(DATASET.relations)
-    assert prepared.seen_neighbors is None and prepared.newcomer_neighbors is None
+    assert prepared.seen_neighbors is None
 
 
 def test_paths_alone_conclude_too():
