@@ -178,13 +178,13 @@ def test_a_verdict_goes_by_all_that_newcomers_tell(tmp_path: Path):
 def test_without_validation_a_verdict_is_by_the_odds_of_the_classifier():
     dataset = with_labels(world())
     model = fit(dataset, settings(*FOLDED, "training.validation_rate=0"), device="cpu")
-    assert model.triple_classifier is not None and "thresholds" not in model.metrics
+    assert model.model.triple_classifier is not None and "thresholds" not in model.metrics
     assert model.bundle(dataset).thresholds is None
 
 
 def test_data_that_say_nothing_of_false_triples_have_no_triple_classifier():
     model = fit(world(), settings(*FOLDED), device="cpu")
-    assert model.triple_classifier is None and not any(
+    assert model.model.triple_classifier is None and not any(
         name.startswith("triple_classifier.") for name in model.bundle(world()).weights
     )
     assert model.metrics["thresholds"]["made_up"] and model.bundle(world()).thresholds is None
@@ -205,7 +205,11 @@ def test_a_networks_verdicts_go_by_its_probabilities(tmp_path: Path, changes):
     model = fit(dataset, settings(*changes), device="cpu")
     write_bundle(tmp_path / "m", model.bundle(dataset))
     bundle = read_bundle(tmp_path / "m")
-    assert model.triple_classifier is None and bundle.thresholds is None and not model.metrics["thresholds"]["made_up"]
+    assert (
+        model.model.triple_classifier is None
+        and bundle.thresholds is None
+        and not model.metrics["thresholds"]["made_up"]
+    )
     case = Evaluation(bundle, dataset, torch.device("cpu"))
     judged = classify_with_probabilities(case)
     assert case.thresholds_from == "probabilities" and judged.probabilities is not None
@@ -227,7 +231,7 @@ def test_a_networks_verdicts_go_by_its_probabilities(tmp_path: Path, changes):
 
 def test_nothing_along_a_relation_that_the_model_lacks_is_true():
     result = SimpleNamespace(triples=SimpleNamespace(relations=np.array([4, 7, 4])))
-    scorer = SimpleNamespace(world=SimpleNamespace(knows=lambda relations: relations == 4))
+    scorer = SimpleNamespace(alignment=SimpleNamespace(knows=lambda relations: relations == 4))
     assert measure._of_all(result, scorer, np.array([0.2, 0.9])).tolist() == [0.2, 0.0, 0.9]
 
 
