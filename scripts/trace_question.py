@@ -62,6 +62,8 @@ def main() -> None:
     else:
         model, entity, relation = newcomer.train("sample", settings=QUICK), "Atlantis", "in_region"
         model.add(FACTS)
+    model.tails(entity, relation, k=1)  # what is made once for all questions is there now
+    model = model.copy()
     trace = Trace()
     sys.setprofile(trace)
     try:

@@ -8,8 +8,9 @@ from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import queries_of
 from newcomer.graph import Overlay
 from newcomer.models.features import Signals
-from newcomer.rules.mining.plan import mine_rules
+from newcomer.rules.mining import mine_rules
 from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.signals import graph_signals
 from newcomer.rules.statistics import GraphStatistics
 
 SAMPLE = load_dataset("sample")
@@ -30,20 +31,16 @@ def embeddings(right: float) -> dict[tuple[int, int], np.ndarray]:
 
 def signals_of(embedding: np.ndarray, entity: int, relation: int, statistics: GraphStatistics | None = None) -> Signals:
     """All that is known of every candidate, as the engine gathers it."""
-    tails = OVERLAY.facts_of(entity)[1]
-    frequency, similarity = OVERLAY.base.observed_counts.row(relation, OVERLAY.num_entities), None
-    if statistics is not None:
-        frequency = statistics.answer_counts(relation)
-        similarity = statistics.similarity(entity, OVERLAY.answers(entity, relation))
+    found = graph_signals(RANKER, OVERLAY, statistics, entity, relation)
     return Signals(
         OVERLAY.num_seen,
-        len(tails),
+        found.num_facts,
         embedding,
-        RANKER.evidence(OVERLAY, entity, relation),
-        np.isin(np.arange(OVERLAY.num_entities), tails),
-        frequency,
+        found.rules,
+        found.is_linked,
+        found.frequency,
         OVERLAY.is_unobserved,
-        similarity,
+        found.similarity,
     )
 
 

@@ -1,4 +1,7 @@
-"""Each feature against its definition, from names and plain lists of facts."""
+"""Each feature against its definition, from names and plain lists of facts.
+
+Covers newcomer.rules.signals.
+"""
 
 import math
 

@@ -12,6 +12,7 @@ from newcomer.data import load_dataset
 from newcomer.graph import Adjacency, Graph, Overlay, TripleArray
 from newcomer.graph.overlay import AnswerCounts, Base, about_newcomers
 from newcomer.rules.grounding import anyone
+from newcomer.rules.ranking import answer_row
 from overlay_world import (
     ENTITIES,
     FACT,
@@ -110,8 +111,8 @@ def test_counts_are_how_often_each_answers(facts):
         answers = Counter((relation, tail) for _, relation, tail in oriented(known))
         for relation in range(2 * RELATIONS):
             row = [answers[relation, entity] for entity in range(ENTITIES)]
-            assert counts.row(relation, ENTITIES).tolist() == row
-            assert counts.row(relation, ENTITIES + 2).tolist() == [*row, 0, 0]
+            assert answer_row(counts, relation, ENTITIES).tolist() == row
+            assert answer_row(counts, relation, ENTITIES + 2).tolist() == [*row, 0, 0]
             assert counts.answering(relation).tolist() == np.flatnonzero(row).tolist()
             assert counts.totals[relation] == sum(row)
     stated = Counter(relation for _, relation, _ in observed)
@@ -121,7 +122,7 @@ def test_counts_are_how_often_each_answers(facts):
 def test_who_is_new_answers_nothing_in_the_observed_graph():
     observed = Graph.build(*vocabularies(4), TripleArray.of([(0, 0, 1), (2, 0, 1), (1, 1, 1)]))
     overlay = Overlay.of(observed).with_delta(TripleArray.of([(4, 0, 1), (4, 1, 5)]), NOBODY)
-    assert [overlay.base.observed_counts.row(relation, 6).tolist() for relation in (0, 1, 3, 4)] == [
+    assert [answer_row(overlay.base.observed_counts, relation, 6).tolist() for relation in (0, 1, 3, 4)] == [
         [0, 2, 0, 0, 0, 0],
         [0, 1, 0, 0, 0, 0],
         [1, 0, 1, 0, 0, 0],
@@ -163,6 +164,6 @@ def test_a_graph_of_nobody_is_known_to_nobody():
     overlay = Overlay.of(nothing).with_delta(TripleArray.of([(0, 0, 1)]), NOBODY)
     assert (overlay.num_seen, overlay.num_entities) == (0, 2)
     assert pairs(overlay.facts_of(0)) == [(0, 1)] and pairs(overlay.all_facts_of(1)) == [(RELATIONS, 0)]
-    assert AnswerCounts.of(nothing.adjacency, RELATIONS).row(0, 2).tolist() == [0, 0]
+    assert answer_row(AnswerCounts.of(nothing.adjacency, RELATIONS), 0, 2).tolist() == [0, 0]
     assert Base.of(nothing, TripleArray.empty(), 0).num_entities == 0
     assert Change(set(), set(), set()).num_entities == ENTITIES

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from newcomer.graph.types import (
     Adjacency,
@@ -60,6 +59,7 @@ class Base:
     rows: Adjacency  # the observed facts and those of the newcomers that came with the model
     num_seen: int
     num_relations: int
+    num_entities: int = field(init=False)
 
     @classmethod
     def of(cls, observed: Graph, facts: TripleArray, num_seen: int) -> "Base":
@@ -71,9 +71,8 @@ class Base:
             rows = _compiled(Graph.build(observed.entities, observed.relations, together).adjacency)
         return cls(alone, rows, num_seen, observed.num_relations)
 
-    @property
-    def num_entities(self) -> int:
-        return len(self.rows.offsets) - 1
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_entities", len(self.rows.offsets) - 1)
 
     def without_newcomers(self) -> "Base":
         """The observed graph alone; what was counted over it is not counted again."""
@@ -125,6 +124,14 @@ class Overlay:
     base: Base
     delta: Adjacency = NO_ROWS
     removed: Ids = field(default_factory=lambda: NO_IDS)
+    num_seen: int = field(init=False)
+    num_relations: int = field(init=False)
+    num_entities: int = field(init=False)  # ids there are, whether or not anything is known of them
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_seen", self.base.num_seen)
+        object.__setattr__(self, "num_relations", self.base.num_relations)
+        object.__setattr__(self, "num_entities", max(self.base.num_entities, len(self.delta.offsets) - 1))
 
     @classmethod
     def of(cls, observed: Graph, facts: TripleArray | None = None, num_seen: int | None = None) -> "Overlay":
@@ -153,19 +160,6 @@ class Overlay:
         np.cumsum(np.bincount(rows, minlength=size), out=offsets[1:])
         delta = Adjacency(read_only(offsets), read_only(relations[order]), read_only(tails[order].astype(np.int32)))
         return replace(self, delta=delta, removed=np.unique(removed).astype(np.int32))
-
-    @property
-    def num_seen(self) -> int:
-        return self.base.num_seen
-
-    @property
-    def num_relations(self) -> int:
-        return self.base.num_relations
-
-    @property
-    def num_entities(self) -> int:
-        """Ids there are, whether or not anything is known of them."""
-        return max(self.base.num_entities, len(self.delta.offsets) - 1)
 
     @cached_property
     def is_removed(self) -> Mask:
@@ -263,12 +257,6 @@ class AnswerCounts:
         pairs, counts = np.unique(rows.relations.astype(np.int64) * width + rows.tails, return_counts=True)
         offsets = np.searchsorted(pairs, np.arange(2 * num_relations + 1) * width)
         return cls(offsets, (pairs % width).astype(np.int32), counts)
-
-    def row(self, relation: int, num_entities: int) -> npt.NDArray[np.float64]:
-        """(entities,): how often each answers an oriented relation."""
-        row = np.zeros(num_entities)
-        row[self.answering(relation)] = self.counts[self.offsets[relation] : self.offsets[relation + 1]]
-        return row
 
     def answering(self, relation: int) -> Ids:
         """Who answers an oriented relation."""

@@ -22,6 +22,7 @@ from newcomer.models.snapshot import Members, Snapshot
 from newcomer.models.trained import StoredNewcomers, TrainedModel
 from newcomer.rules.limits import thread_count
 from newcomer.rules.online import OnlineRules
+from newcomer.rules.signals import graph_signals
 from newcomer.rules.statistics import GraphStatistics
 
 AT_ONCE = 128  # queries whose tables are made together
@@ -128,26 +129,19 @@ class InferenceEngine:
 
     def _graph_signals(self, snapshot: Snapshot, entity: int, relation: int) -> Signals:
         """Those that neither embedding nor propagation network is asked for."""
-        overlay, statistics, ranker = snapshot.overlay, self.statistics(snapshot), self.rules.ranker
-        assert ranker is not None
-        online = None if statistics is None else statistics.online_rules(relation)
-        tails = overlay.facts_of(entity)[1]
-        is_linked = np.zeros(overlay.num_entities, dtype=bool)
-        is_linked[tails] = True
-        if statistics is None:
-            frequency, similarity = overlay.base.observed_counts.row(relation, overlay.num_entities), None
-        else:
-            frequency = statistics.answer_counts(relation)
-            similarity = statistics.similarity(entity, overlay.answers(entity, relation))
+        ranker, overlay = self.rules.ranker, snapshot.overlay
+        assert ranker is not None  # where there is an ensemble
+        found = graph_signals(ranker, overlay, self.statistics(snapshot), entity, relation)
+        nothing = np.empty(0, dtype=np.float32)
         return Signals(
             overlay.num_seen,
-            len(tails),
-            np.empty(0, dtype=np.float32),
-            ranker.evidence(overlay, entity, relation, online),
-            is_linked,
-            frequency,
+            found.num_facts,
+            nothing,
+            found.rules,
+            found.is_linked,
+            found.frequency,
             overlay.is_unobserved,
-            similarity,
+            found.similarity,
         )
 
     def _propagation(self, snapshot: Snapshot, entity: int, relation: int) -> Column | None:

@@ -1,7 +1,7 @@
 """Who is there at one moment: an immutable overlay of facts, and where the vector of each newcomer is kept."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -44,14 +44,12 @@ class Snapshot:
     overlay: Overlay
     members: Sequence[Members]
     is_present: Mask
+    num_entities: int = field(init=False)
+    num_seen: int = field(init=False)
 
-    @property
-    def num_entities(self) -> int:
-        return self.overlay.num_entities
-
-    @property
-    def num_seen(self) -> int:
-        return self.overlay.num_seen
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_entities", self.overlay.num_entities)
+        object.__setattr__(self, "num_seen", self.overlay.num_seen)
 
     @property
     def components(self) -> list[EncodedComponent]:

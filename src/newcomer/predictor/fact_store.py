@@ -35,6 +35,10 @@ class Names:
     entities: Vocabulary
     relations: Vocabulary
     num_seen: int
+    num_known: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_known", len(self.entities))
 
     @cached_property
     def _entities(self) -> list[str]:
@@ -53,6 +57,10 @@ class Names:
         return self._relations[identifier]
 
     @cached_property
+    def _relation_ids(self) -> dict[str, int]:
+        return {name: identifier for identifier, name in enumerate(self._relations)}
+
+    @cached_property
     def _seen(self) -> dict[str, int]:
         return {name: identifier for identifier, name in enumerate(self._entities[: self.num_seen])}
 
@@ -62,10 +70,10 @@ class Names:
 
     def relation(self, name: object) -> int:
         """The id of a relation; an error with the nearest name where there is none."""
-        found = self.relations.id(name) if isinstance(name, str) else UNKNOWN
+        found = self._relation_ids.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
         if found == UNKNOWN:
-            near = get_close_matches(str(name), list(self.relations), n=1, cutoff=0.6)
-            guess = f"did you mean {near[0]!r}?" if near else f"it knows {len(self.relations):,} others"
+            near = get_close_matches(str(name), self._relations, n=1, cutoff=0.6)
+            guess = f"did you mean {near[0]!r}?" if near else f"it knows {len(self._relations):,} others"
             raise OptionError(f"the model knows no relation {shown(name)}; {guess}")
         return found
 

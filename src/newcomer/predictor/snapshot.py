@@ -45,7 +45,7 @@ class NamedSnapshot:
 
     @cached_property
     def _unknown_ids(self) -> dict[str, int]:
-        first = len(self.names.entities)
+        first = self.names.num_known
         return {name: first + place for place, name in enumerate(self._unknown)}
 
     def id(self, name: str) -> int:
@@ -63,7 +63,7 @@ class NamedSnapshot:
 
     def name_of(self, identifier: int) -> str:
         """The name of an id."""
-        known = len(self.names.entities)
+        known = self.names.num_known
         return self.names.entity(identifier) if identifier < known else self._unknown[identifier - known]
 
     @cached_property
@@ -77,7 +77,7 @@ class NamedSnapshot:
         known = self.names.entities.ids(list(slots))
         changed = np.sort(known[known != UNKNOWN])
         overlay = first.overlay.with_delta(facts_by_id(present, self.store, self.names, ids), changed)
-        is_present = np.ones(len(self.names.entities) + len(self._unknown), dtype=bool)
+        is_present = np.ones(self.names.num_known + len(self._unknown), dtype=bool)
         is_present[: len(first.is_present)] = first.is_present
         is_present[changed] = False
         is_present[list(ids.values())] = True

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Ids, Offsets, Overlay, read_only
+from newcomer.graph import AnswerCounts, Ids, Offsets, Overlay
 from newcomer.rules.grounding import candidate_rules
 from newcomer.rules.online import OnlineRules, Votes
 from newcomer.rules.rule import RuleSet
@@ -23,6 +23,7 @@ from newcomer.rules.rule_index import Floats, RuleIndex
 from newcomer.rules.voting import collect_votes, lexicographic_scores, noisy_or_scores
 
 AGGREGATIONS = ("maximum", "noisy-or")
+Facts = tuple[Ids, Ids]  # oriented relations and tails, sorted
 
 
 class RuleEvidence(NamedTuple):
@@ -47,24 +48,33 @@ class RuleRanker:
             raise unknown_name("aggregation", aggregation, AGGREGATIONS)
         return cls(RuleIndex(rules, rules.smoothed_confidence), aggregation, by_frequency)
 
-    def evidence(self, overlay: Overlay, entity: int, relation: int, online: OnlineRules | None = None) -> RuleEvidence:
-        """Scores and confidences for (entity, oriented relation, ?), ``online`` rules counted among the others."""
+    def evidence(
+        self,
+        overlay: Overlay,
+        entity: int,
+        relation: int,
+        online: OnlineRules | None = None,
+        facts: Facts | None = None,
+    ) -> RuleEvidence:
+        """Scores and confidences for (entity, oriented relation, ?), ``online`` rules counted among the others.
+
+        ``facts`` are the entity's own, where they are at hand.
+        """
         size = overlay.num_entities
         scores, confidence = np.zeros(size), np.zeros(size)
-        votes, strengths = self._votes(overlay, entity, relation, online)
+        votes, strengths = self._votes(overlay, entity, relation, online, facts or overlay.facts_of(entity))
         if self.aggregation == "maximum":
             lexicographic_scores(votes, np.zeros(size, dtype=np.int32), scores)
         else:
             noisy_or_scores(votes, strengths, scores)
         confidence[votes[::-1, 0]] = strengths[votes[::-1, 1]]  # the strongest rule comes first, and is written last
         if self.by_frequency:
-            self._add_frequencies(overlay.base.observed_counts.row(relation, size), scores)
+            self._add_frequencies(answer_row(overlay.base.observed_counts, relation, size), scores)
         return RuleEvidence(scores, confidence)
 
-    def _votes(self, overlay: Overlay, entity: int, relation: int, online: OnlineRules | None) -> Votes:
+    def _votes(self, overlay: Overlay, entity: int, relation: int, online: OnlineRules | None, facts: Facts) -> Votes:
         """All that speaks for a candidate: (candidate, level), strongest first, and the strength of each level."""
-        index = self.index
-        relations, tails = (read_only(column) for column in overlay.facts_of(entity))
+        index, (relations, tails) = self.index, facts
         chosen, walk_count, edge_count = candidate_rules(
             entity, relation, relations, tails,
             index.by_head, index.head_offsets, index.by_edge, index.edge_offsets, index.by_constant,
@@ -118,3 +128,10 @@ class RuleScorer:
         with ThreadPoolExecutor(self.threads) as pool:
             list(pool.map(fill, range(len(entities))))
         return rows
+
+
+def answer_row(counts: AnswerCounts, relation: int, num_entities: int) -> Floats:
+    """(entities,): how often each answers an oriented relation."""
+    row, which = np.zeros(num_entities), slice(counts.offsets[relation], counts.offsets[relation + 1])
+    row[counts.answers[which]] = counts.counts[which]
+    return row

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from newcomer.graph import Adjacency, Ids, Mask, Offsets, Overlay, OverlayArrays
 from newcomer.rules.online import RARE, OnlineRules, count_online
+from newcomer.rules.ranking import answer_row
 from newcomer.rules.rule_index import Floats
 
 MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
@@ -47,7 +48,7 @@ class GraphStatistics:
     def answer_counts(self, relation: int) -> Floats:
         """(entities,): how often each answers an oriented relation."""
         overlay = self.overlay
-        row = overlay.base.counts.row(relation, overlay.num_entities)
+        row = answer_row(overlay.base.counts, relation, overlay.num_entities)
         relations, tails = self._removed_facts
         row -= np.bincount(tails[relations == relation], minlength=len(row))
         row[overlay.removed] = 0  # removed newcomers are joined in the base to seen entities and to each other only
