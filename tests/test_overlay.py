@@ -1,4 +1,4 @@
-"""The overlay against plain Python sets: own facts, all facts, answers, starts, counts; deriving one changes no other."""
+"""The overlay against Python sets: own facts, all facts, answers, starts, counts; deriving one changes no other."""
 
 from collections import Counter
 from dataclasses import FrozenInstanceError, fields
