@@ -50,46 +50,46 @@ def answers(model: Predictor, name: str) -> list[tuple[str, float, float]]:
 
 
 def test_those_tied_by_facts_come_together_in_the_order_of_the_facts(model):
-    visitors = NewcomerBatches(model, named(FACTS))
-    found = [visit.newcomers for visit in visitors.visits()]
+    batches = NewcomerBatches(model, named(FACTS))
+    found = [batch.newcomers for batch in batches.batches()]
     assert [set(party) for party in found] == PARTIES
-    assert found[0] == ("zoe", "yan") and len(visitors) == 7
+    assert found[0] == ("zoe", "yan") and len(batches) == 7
 
 
 def test_each_party_is_answered_as_if_it_had_come_alone(model):
-    for visit in NewcomerBatches(model, named(FACTS)).visits():
+    for batch in NewcomerBatches(model, named(FACTS)).batches():
         alone = model.copy()
-        alone.add([fact for fact in FACTS if set(visit.newcomers) & set(fact)])
-        for name in visit.newcomers:
-            assert answers(visit.model, name) == answers(alone, name)
-            assert visit.model.embed(name).tobytes() == alone.embed(name).tobytes()
+        alone.add([fact for fact in FACTS if set(batch.newcomers) & set(fact)])
+        for name in batch.newcomers:
+            assert answers(batch.model, name) == answers(alone, name)
+            assert batch.model.embed(name).tobytes() == alone.embed(name).tobytes()
 
 
 def test_the_order_of_the_facts_changes_no_answer(model):
     def all_answers(facts: list[Triple]) -> dict[str, list[tuple[str, float, float]]]:
-        visits = NewcomerBatches(model, named(facts)).visits()
-        return {name: answers(visit.model, name) for visit in visits for name in visit.newcomers}
+        found_batches = NewcomerBatches(model, named(facts)).batches()
+        return {name: answers(batch.model, name) for batch in found_batches for name in batch.newcomers}
 
     shuffled = random.Random(3).sample(FACTS, len(FACTS))
     assert shuffled != FACTS and all_answers(shuffled) == all_answers(FACTS)
 
 
 def test_all_at_once_is_what_adding_all_does(model):
-    visit = NewcomerBatches(model, named(FACTS)).together()
+    batch = NewcomerBatches(model, named(FACTS)).together()
     expected = model.copy()
     expected.add(FACTS)
-    assert visit.model.newcomers == expected.newcomers and set(visit.newcomers) == set.union(*PARTIES)
-    assert all(answers(visit.model, name) == answers(expected, name) for name in visit.newcomers)
+    assert batch.model.newcomers == expected.newcomers and set(batch.newcomers) == set.union(*PARTIES)
+    assert all(answers(batch.model, name) == answers(expected, name) for name in batch.newcomers)
 
 
 def test_only_one_party_is_there_at_a_time_and_nothing_of_the_others_is_kept(model, only_new_garbage):
     facts = [(f"new{i}", "lives_in", f"city{i % 6}") for i in range(40)]
     before, gone = model.newcomers, []
-    for visit in NewcomerBatches(model, named(facts)).visits():
-        assert set(visit.model.newcomers) - set(before) == set(visit.newcomers) and len(visit.newcomers) == 1
-        answers(visit.model, visit.newcomers[0])
-        gone.append(weakref.ref(visit.model))
-        del visit
+    for batch in NewcomerBatches(model, named(facts)).batches():
+        assert set(batch.model.newcomers) - set(before) == set(batch.newcomers) and len(batch.newcomers) == 1
+        answers(batch.model, batch.newcomers[0])
+        gone.append(weakref.ref(batch.model))
+        del batch
         gc.collect()
         assert sum(one() is not None for one in gone) <= 1
     assert len(gone) == 40 and model.newcomers == before
@@ -99,22 +99,22 @@ def test_what_follows_from_the_model_alone_is_worked_out_once(model, monkeypatch
     made: list[object] = []
     plain = RelationCooccurrence.of
     monkeypatch.setattr(RelationCooccurrence, "of", lambda observed: made.append(observed) or plain(observed))
-    for visit in NewcomerBatches(model, named(FACTS)).visits():
-        assert visit.model.confidence(visit.newcomers[0]).facts >= 1
+    for batch in NewcomerBatches(model, named(FACTS)).batches():
+        assert batch.model.confidence(batch.newcomers[0]).facts >= 1
     assert len(made) == 1
 
 
 def test_the_model_itself_stays_as_it_was(model):
     before, stored = answers(model, "q0"), model.newcomers
-    for visit in NewcomerBatches(model, named([*FACTS, ("q0", "lives_in", "city5")])).visits():
-        answers(visit.model, visit.newcomers[0])
+    for batch in NewcomerBatches(model, named([*FACTS, ("q0", "lives_in", "city5")])).batches():
+        answers(batch.model, batch.newcomers[0])
     assert model.newcomers == stored and answers(model, "q0") == before
 
 
 def test_parties_without_anyone_wanted_are_left_out(model):
-    visitors = NewcomerBatches(model, named(FACTS))
-    assert [set(visit.newcomers) for visit in visitors.visits(of=["cyd", "ann", "nobody"])] == PARTIES[1:3]
-    assert visitors.named(["cyd", "p03", "nobody", "zoe"]) == {"cyd", "zoe"}
+    batches = NewcomerBatches(model, named(FACTS))
+    assert [set(batch.newcomers) for batch in batches.batches(of=["cyd", "ann", "nobody"])] == PARTIES[1:3]
+    assert batches.named(["cyd", "p03", "nobody", "zoe"]) == {"cyd", "zoe"}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
@@ -126,7 +126,7 @@ def test_parties_are_the_connected_components_of_random_facts(model, count):
     for _ in facts:  # joined until nothing changes: slow and plain
         groups = [set.union(*(other for other in groups if other & group)) for group in groups]
     expected = sorted({frozenset(group) for group in groups}, key=sorted)
-    found = [frozenset(visit.newcomers) for visit in NewcomerBatches(model, named(facts)).visits()]
+    found = [frozenset(batch.newcomers) for batch in NewcomerBatches(model, named(facts)).batches()]
     assert sorted(found, key=sorted) == expected
 
 
@@ -143,9 +143,9 @@ def test_a_wrong_fact_is_found_before_anyone_is_asked_about(model, fact, complai
 
 
 def test_facts_with_unknown_relations_are_skipped_with_those_known_by_them_alone(model):
-    visitors = NewcomerBatches(model, named([("eve", "likes", "p01"), *FACTS, ("zoe", "likes", "bob")]), "skip")
-    assert visitors.skipped == 2
-    assert [set(visit.newcomers) for visit in visitors.visits()] == PARTIES  # zoe and bob are not tied by it
+    batches = NewcomerBatches(model, named([("eve", "likes", "p01"), *FACTS, ("zoe", "likes", "bob")]), "skip")
+    assert batches.skipped == 2
+    assert [set(batch.newcomers) for batch in batches.batches()] == PARTIES  # zoe and bob are not tied by it
     assert "skip" in str(complaint(NewcomerBatches, model, named(FACTS), "ignore"))
 
 

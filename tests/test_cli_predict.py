@@ -469,17 +469,17 @@ def test_lines_come_out_while_others_are_still_to_be_asked_about_and_nobody_stay
     printed: list[int] = []
     there: list[int] = []
     models: list[weakref.ref[Predictor]] = []
-    plain = NewcomerBatches.visits
+    plain = NewcomerBatches.batches
 
     def watched(self: NewcomerBatches, of: object = None) -> Iterator[object]:
-        for visit in plain(self, of):
+        for batch in plain(self, of):
             printed.append(sys.stdout.getvalue().count("\n"))
-            models.append(weakref.ref(visit.model))
+            models.append(weakref.ref(batch.model))
             there.append(sum(model() is not None for model in models))
-            yield visit
-            del visit
+            yield batch
+            del batch
 
-    monkeypatch.setattr(NewcomerBatches, "visits", watched)
+    monkeypatch.setattr(NewcomerBatches, "batches", watched)
     done = call("suggest", made / "model", "--facts", many, "--json", "--top", "2")
     assert done.returncode == 0 and printed == [0, 2, 6, 12, 14, 16, 18, 20, 22]
     assert max(there) <= 2  # the party that is asked about, and the one that goes

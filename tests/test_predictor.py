@@ -1,7 +1,8 @@
 """A trained model at work: it answers as evaluation ranks, and adding is exact, atomic, local and undone by removing.
 
 Covers newcomer.predictor.predictor, newcomer.predictor.snapshot, newcomer.predictor.fact_store,
-newcomer.predictor.answers, newcomer.predictor.classifier, newcomer.models.rule_engine, newcomer.models.embedding.newcomers
+newcomer.predictor.answers, newcomer.predictor.classifier, newcomer.models.rule_engine,
+newcomer.models.embedding.newcomers
 and newcomer.evaluation.alignment.
 """
 

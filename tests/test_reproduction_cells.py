@@ -85,17 +85,6 @@ def test_how_long_paths_would_have_been_learned_matters_only_where_they_were(lab
 
 
 @pytest.mark.parametrize(
-    ("company", "changed"), [("no", ""), ("yes", "it was run with other settings (model.propagate_newcomers)")]
-)
-def test_whether_newcomers_are_propagated_matters_only_with_graph_statistics(company, changed):
-    changes = (f"model.graph_statistics={company}",)
-    (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0", changes=changes)
-    stored = json.loads(json.dumps({"settings": cell.settings, "config_sha256": "0" * 64}))
-    stored["settings"]["model"]["propagate_newcomers"] = False
-    assert changed_settings(stored, cell) == changed
-
-
-@pytest.mark.parametrize(
     ("now", "changed"), [(15_000, ""), (9_000, "it was run with other settings (training.softmax_negatives)")]
 )
 def test_more_softmax_negatives_than_entities_are_all(now, changed):

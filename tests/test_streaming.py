@@ -37,14 +37,14 @@ def model() -> Predictor:
 
 def test_facts_that_follow_each_other_make_a_party_which_is_answered_as_alone(model):
     before = model.newcomers
-    found = NewcomerStream(model).visits(enumerate(FACTS))
-    for visit, party in zip(found, PARTIES, strict=True):
-        assert visit.newcomers == party
+    found = NewcomerStream(model).batches(enumerate(FACTS))
+    for batch, party in zip(found, PARTIES, strict=True):
+        assert batch.newcomers == party
         alone = model.copy()
         alone.add([fact for fact in FACTS if fact is not None and set(party) & set(fact)])
-        assert visit.model.newcomers == alone.newcomers
+        assert batch.model.newcomers == alone.newcomers
         for name in party:
-            assert visit.model.tails(name, "citizen_of", 5) == alone.tails(name, "citizen_of", 5)
+            assert batch.model.tails(name, "citizen_of", 5) == alone.tails(name, "citizen_of", 5)
     assert model.newcomers == before
 
 
@@ -57,10 +57,10 @@ def test_no_fact_is_taken_before_it_is_needed_and_no_party_kept(model, only_new_
             yield number, (f"new{number}", "lives_in", f"city{number % 6}")
 
     gone = []
-    for count, visit in enumerate(NewcomerStream(model).visits(facts())):
+    for count, batch in enumerate(NewcomerStream(model).batches(facts())):
         assert taken[-1] == min(count + 1, 29)  # the first fact of the next one shows that this one is complete
-        gone.append(weakref.ref(visit.model))
-        del visit
+        gone.append(weakref.ref(batch.model))
+        del batch
         gc.collect()
         assert sum(one() is not None for one in gone) <= 1
     assert len(gone) == 30
@@ -79,7 +79,7 @@ def test_no_fact_is_taken_before_it_is_needed_and_no_party_kept(model, only_new_
 )
 def test_an_error_names_the_fact_by_its_number(model, facts, complains):
     numbered = [(10 * place, fact) for place, fact in enumerate(facts)]
-    error = complaint(lambda: list(NewcomerStream(model).visits(numbered)))
+    error = complaint(lambda: list(NewcomerStream(model).batches(numbered)))
     assert isinstance(error, FactError) and complains in str(error) and error.place == 10 * (len(facts) - 1)
 
 
@@ -87,13 +87,13 @@ def test_only_so_many_who_went_are_remembered(model, monkeypatch):
     monkeypatch.setattr(streaming, "REMEMBERED", 2)
     names = ["ann", "bob", "cyd", "ann"]  # ann comes back when two others have gone after her
     facts = [(name, "lives_in", "city1") for name in names]
-    assert [visit.newcomers for visit in NewcomerStream(model).visits(enumerate(facts))] == [(name,) for name in names]
-    assert "'cyd' was" in str(complaint(lambda: list(NewcomerStream(model).visits(enumerate([*facts, facts[2]])))))
+    assert [batch.newcomers for batch in NewcomerStream(model).batches(enumerate(facts))] == [(name,) for name in names]
+    assert "'cyd' was" in str(complaint(lambda: list(NewcomerStream(model).batches(enumerate([*facts, facts[2]])))))
 
 
 def test_facts_with_unknown_relations_are_skipped_and_end_nothing(model):
     facts = [("zoe", "lives_in", "city1"), ("ann", "likes", "zoe"), ("zoe", "knows", "p01")]
-    visitors = NewcomerStream(model, on_unknown_relation="skip")
-    assert [visit.newcomers for visit in visitors.visits(enumerate(facts))] == [("zoe",)]
-    assert (visitors.facts, visitors.skipped) == (3, 1)
+    batches = NewcomerStream(model, on_unknown_relation="skip")
+    assert [batch.newcomers for batch in batches.batches(enumerate(facts))] == [("zoe",)]
+    assert (batches.facts, batches.skipped) == (3, 1)
     assert "on_unknown_relation" in str(complaint(NewcomerStream, model, on_unknown_relation="never"))

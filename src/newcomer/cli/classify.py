@@ -75,7 +75,7 @@ def _by_batch(
     for place, names in enumerate(about):
         for name in names:
             places.setdefault(name, []).append(place)
-    for batch in newcomers.visits(arrived):
+    for batch in newcomers.batches(arrived):
         members = set(batch.newcomers)
         yield batch.model, sorted({p for name in members for p in places.get(name, ()) if about[p] <= members})
 

@@ -164,7 +164,7 @@ class KnownNewcomers:
             batch = self._newcomers.together()
             yield batch.model, batch.newcomers if entities is None else entities
             return
-        for batch in self._newcomers.visits(None if entities is None else self._named):
+        for batch in self._newcomers.batches(None if entities is None else self._named):
             yield batch.model, [name for name in batch.newcomers if entities is None or name in self._named]
         others = [name for name in entities or () if name not in self._named]
         if others:
@@ -185,7 +185,7 @@ class StreamedNewcomers:
 
         report, stream = ReadReport(), NewcomerStream(self.model, self._unknown)
         try:
-            for batch in stream.visits(self._facts(report)):
+            for batch in stream.batches(self._facts(report)):
                 yield batch.model, batch.newcomers
         except FactError as error:
             raise InputError(called(PIPE), str(error), error.place, _advice(error)) from None

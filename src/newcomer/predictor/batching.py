@@ -1,7 +1,7 @@
-"""Any number of newcomers, a few at a time: those whom facts tie to each other come together, are asked, and go.
+"""Any number of newcomers in batches: those of a connected component are added together, asked about and dropped.
 
 The facts are held as ids (12 bytes each, every name once). All that a model makes of newcomers, their neighbourhoods,
-vectors and answers, is there for one party at a time.
+vectors and answers, is there for one batch at a time.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from newcomer.data.tables import NamedTriples
 from newcomer.graph import Ids, Mask, TripleArray
@@ -18,30 +20,29 @@ from newcomer.predictor.predictor import Predictor
 
 @dataclass(frozen=True, eq=False)
 class NewcomerBatch:
-    """A model with a party of newcomers; ``newcomers`` are those whom the facts name, in the order they do."""
+    """A model with a batch of newcomers; ``newcomers`` are those whom the facts name, in the order they do."""
 
     model: Predictor
     newcomers: tuple[str, ...]
 
 
 class NewcomerBatches:
-    """The newcomers of many facts, and the parties they form.
+    """The newcomers of many facts, and the connected components they form.
 
-    Two newcomers are of one party where a fact is about both, or where others tie them so. A party is asked about
-    beside the entities the model was trained on and the newcomers it has already; the rest of the facts is not there.
+    Two newcomers are of one component where a fact is about both, or where others connect them. A component is asked
+    about beside the entities the model was trained on and the newcomers it has already; the other facts are not there.
     So an answer does not depend on what else a file holds, nor on its order.
 
-    Facts are checked when the visitors are announced, before anyone is asked about: whatever is wrong with one of them
-    is the error that `Predictor.add` has for it, with its place among the facts. ``skipped`` counts those with a
-    relation that the model lacks, where they may be skipped.
+    Facts are checked first: whatever is wrong with one of them is the error that `Predictor.add` has for it, with its
+    place among the facts. ``skipped`` counts those with a relation that the model lacks, where they may be skipped.
 
     >>> from newcomer.data.triples import read_triples
     >>> from newcomer.predictor import NewcomerBatches
     >>> from pathlib import Path
     >>> facts = [("ann", "lives_in", "city1"), ("bob", "lives_in", "city2"), ("cyd", "knows", "ann")]
     >>> written = Path("facts.tsv").write_text("".join("\\t".join(fact) + "\\n" for fact in facts))
-    >>> for visit in NewcomerBatches(model, read_triples(Path("facts.tsv"))).visits():
-    ...     print(visit.newcomers, visit.model.tails(visit.newcomers[0], "citizen_of", k=1)[0].entity)
+    >>> for batch in NewcomerBatches(model, read_triples(Path("facts.tsv"))).batches():
+    ...     print(batch.newcomers, batch.model.tails(batch.newcomers[0], "citizen_of", k=1)[0].entity)
     ('ann', 'cyd') land1
     ('bob',) land2
     """
@@ -52,19 +53,19 @@ class NewcomerBatches:
         known = _known_relations(model, facts)
         is_new, blank = self._look_at_names()
         triples = facts.triples
-        strange = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
-        strange |= ~is_new[triples.heads] & ~is_new[triples.tails]
-        self._complain(triples.take(strange), np.flatnonzero(strange), on_unknown_relation)
+        invalid = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
+        invalid |= ~is_new[triples.heads] & ~is_new[triples.tails]
+        self._refuse(triples.take(invalid), np.flatnonzero(invalid), on_unknown_relation)
         if on_unknown_relation == "skip":
             triples = triples.take(known[triples.relations])
         self.skipped = len(facts) - len(triples)
         self._is_new = is_new
-        self._triples, self._starts = _by_party(triples, is_new)
+        self._triples, self._starts = _by_component(triples, is_new)
 
-    def _complain(self, strange: TripleArray, places: npt.NDArray[np.intp], on_unknown_relation: str) -> None:
+    def _refuse(self, invalid: TripleArray, places: npt.NDArray[np.intp], on_unknown_relation: str) -> None:
         """The error for the first fact that has one, with its place among all."""
         try:
-            self._model.check(self._rows(strange), on_unknown_relation)
+            self._model.check(self._rows(invalid), on_unknown_relation)
         except FactError as error:
             raise FactError(str(error), int(places[error.place]), error.skippable) from None
 
@@ -77,14 +78,14 @@ class NewcomerBatches:
         wanted = set(names)
         return {name for name in self._names(self._members(self._triples)) if name in wanted}
 
-    def visits(self, of: Collection[str] | None = None) -> Iterator[NewcomerBatch]:
-        """Each party in turn, or each that has one of those named; in the order in which the facts first name them."""
+    def batches(self, of: Collection[str] | None = None) -> Iterator[NewcomerBatch]:
+        """Each batch in turn, or each that has one of those named; in the order in which the facts first name them."""
         wanted = None if of is None else set(of)
         for start, end in zip(self._starts[:-1], self._starts[1:], strict=True):
-            party = self._triples.take(np.arange(start, end))
-            names = self._names(self._members(party))
+            component = self._triples.take(np.arange(start, end))
+            names = self._names(self._members(component))
             if wanted is None or not wanted.isdisjoint(names):
-                yield NewcomerBatch(self._with(party), tuple(names))
+                yield NewcomerBatch(self._with(component), tuple(names))
 
     def together(self) -> NewcomerBatch:
         """All of them at once, each among the candidates of the others."""
@@ -96,7 +97,7 @@ class NewcomerBatches:
         return model
 
     def _look_at_names(self) -> tuple[Mask, Mask]:
-        """Which entities are newcomers, and which have a name that says nothing."""
+        """Which entities are newcomers, and which have a blank name."""
         model, size = self._model, len(self._entities)
         there = set(model.newcomers)
         names = [scalar.as_py() for scalar in self._entities]
@@ -122,30 +123,17 @@ def _known_relations(model: Predictor, facts: NamedTriples) -> Mask:
     return np.fromiter((name in known for name in facts.relations.to_pylist()), dtype=bool, count=len(facts.relations))
 
 
-def _by_party(triples: TripleArray, is_new: Mask) -> tuple[TripleArray, npt.NDArray[np.int64]]:
-    """The facts party by party, in the order of each one's first fact, and where each begins (and the last ends)."""
-    roots = _roots(triples, is_new)
-    party = roots[np.where(is_new[triples.heads], triples.heads, triples.tails)]
-    _, first, number = np.unique(party, return_index=True, return_inverse=True)
+def _by_component(triples: TripleArray, is_new: Mask) -> tuple[TripleArray, npt.NDArray[np.int64]]:
+    """The facts by connected component, in the order of first facts, and where each begins (and the last ends)."""
+    both = is_new[triples.heads] & is_new[triples.tails]
+    ends = triples.heads[both], triples.tails[both]
+    edges = coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(is_new), len(is_new)))
+    labels = connected_components(edges, directed=False)[1]
+    component = labels[np.where(is_new[triples.heads], triples.heads, triples.tails)]
+    _, first, number = np.unique(component, return_index=True, return_inverse=True)
     order = np.argsort(first[number], kind="stable")
     sizes = np.bincount(number)[np.argsort(first)]
     return triples.take(order), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _roots(triples: TripleArray, is_new: Mask) -> Ids:
-    """One newcomer of each party, for each of its members."""
-    parent = list(range(len(is_new)))
-
-    def root(member: int) -> int:
-        while parent[member] != member:
-            parent[member] = parent[parent[member]]
-            member = parent[member]
-        return member
-
-    ties = is_new[triples.heads] & is_new[triples.tails]
-    for head, tail in zip(triples.heads[ties].tolist(), triples.tails[ties].tolist(), strict=True):
-        parent[root(head)] = root(tail)
-    return np.array([root(member) for member in range(len(parent))], dtype=np.int32)
 
 
 def check_relations(model: Predictor, names: Iterable[str]) -> None:

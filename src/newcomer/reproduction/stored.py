@@ -30,7 +30,6 @@ UNLINKED = ("evidence", "not linked")  # the breakdown and its group that the pa
 NEGATIVES = "training.softmax_negatives"
 INACTIVE_WITHOUT = {  # settings that change nothing while one of these is off
     "training.propagation_steps": ("model.propagation",),
-    "model.propagate_newcomers": ("model.propagation", "model.graph_statistics"),
 }
 
 
