@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from newcomer.models.baselines import LANEncoder, MeanEncoder
-from newcomer.models.embedding.registry import make_encoder
+from newcomer.models.embedding.registry import ENCODERS
 from nn_oracle import LOOPS, edges_of, random_edges
 from test_encoder import DIM, RELATIONS, SEEN, prepared
 
@@ -35,7 +35,7 @@ def test_with_many_neighbors_an_evenly_spread_part_is_looked_at(size):
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_hidden_edge_does_not_decide_which_others_are_looked_at(name):
     options = {"max_neighbors": 4}
-    encoder = make_encoder(name, 20, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0), **options).double()
+    encoder = ENCODERS[name](20, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0), **options).double()
     around = [(k % 4, k, float(k not in (3, 4, 8))) for k in range(12)]
     others = [[] for _ in range(19)]
     hidden, without = (edges_of([row, *others], 20) for row in (around, [e for e in around if e[2]]))

@@ -1,8 +1,7 @@
 """A trained model as a folder: it comes back as it was, or one sentence says which file is to blame.
 
-Covers newcomer.models.bundle.parts, newcomer.models.bundle.manifest, newcomer.models.bundle.tables,
-newcomer.models.bundle.rules,
-newcomer.models.bundle.virtual, newcomer.models.bundle.writing and newcomer.models.bundle.reading.
+Covers newcomer.models.bundle.folder, newcomer.models.bundle.manifest, newcomer.models.bundle.tables,
+newcomer.models.bundle.rules and newcomer.models.bundle.virtual.
 """
 
 import hashlib
@@ -26,19 +25,19 @@ from conftest import complaint, make_dataset
 from newcomer import __version__
 from newcomer.config import config_hash, load_preset, with_overrides
 from newcomer.errors import DatasetError, InputError, OptionError, OutputError
-from newcomer.graph import Graph, TripleArray, Vocabulary
+from newcomer.graph import Graph, Overlay, TripleArray, Vocabulary
 from newcomer.models.bundle import (
     KNOWN,
     MANIFEST,
     REQUIRED,
-    BundleParts,
+    Bundle,
     Thresholds,
     dataset_hash,
+    folder,
     manifest,
     read_bundle,
     tables,
     write_bundle,
-    writing,
 )
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
@@ -60,14 +59,14 @@ def make_rules() -> RuleSet:
     return RuleSet.of(rules, len(RELATIONS))
 
 
-def make_parts(**changes: Any) -> BundleParts:
+def make_parts(**changes: Any) -> Bundle:
     entities, relations = Vocabulary(ODD), Vocabulary(RELATIONS)
     rng = np.random.default_rng(3)
     rows = np.stack([rng.integers(0, n, 40) for n in (len(ODD), len(RELATIONS), len(ODD))], axis=1)
     observed = Graph.build(entities, relations, TripleArray.of(rows[:30]))
     rules = make_rules()
     auxiliary = Graph.build(entities, relations, TripleArray.of(rows[30:]))
-    parts = BundleParts(
+    parts = Bundle(
         config=with_overrides(load_preset("paper-wn11"), ["seed=7", "protocol=refreshed", "training.lr=1e-7"]),
         observed=observed,
         rules=rules,
@@ -92,7 +91,7 @@ def inferred(rules: RuleSet, facts: Graph) -> VirtualNeighbors:
     """By the first rule and by paths, in the rows of all rules."""
     limits, paths = NeighborLimits(0.0, min_support=1), PathLimits(walks=50, min_pairs=1, min_confidence=0.1)
     everyone = np.arange(len(ODD), dtype=np.int32)
-    found = virtual_neighbors(rules.where(np.array([0])), facts.adjacency, everyone, limits, paths)
+    found = virtual_neighbors(rules.where(np.array([0])), Overlay.of(facts), everyone, limits, paths)
     return replace(found, rules=rules)
 
 
@@ -167,20 +166,20 @@ def test_everything_comes_back(whole: Path) -> None:
 
 
 def test_the_manifest_says_how_the_model_came_to_be(whole: Path) -> None:
-    manifest, config = read_bundle(whole).manifest, make_parts().config
-    assert (manifest.newcomer, manifest.seed, manifest.protocol) == (__version__, 7, "refreshed")
-    assert (manifest.dataset_name, manifest.dataset_hash) == ("somewhere \udce9", HASH)
-    assert manifest.config_hash == config_hash(config)
-    assert set(manifest.versions) == {"python", "numpy", "torch", "pyarrow", "safetensors"}
-    assert manifest.versions["numpy"] == np.__version__
+    content, config = json.loads((whole / MANIFEST).read_text()), make_parts().config
+    assert (content["newcomer"], content["seed"], content["protocol"]) == (__version__, 7, "refreshed")
+    assert content["dataset"] == {"name": "somewhere \udce9", "sha256": HASH}
+    assert content["config_sha256"] == config_hash(config)
+    assert set(content["versions"]) == {"python", "numpy", "torch", "pyarrow", "safetensors"}
+    assert content["versions"]["numpy"] == np.__version__
     for name, data in bytes_of(whole).items():
         if name != MANIFEST:
-            assert manifest.files[name].sha256 == hashlib.sha256(data).hexdigest()
+            assert content["files"][name]["sha256"] == hashlib.sha256(data).hexdigest()
 
 
 def test_the_smallest_model_comes_back(tmp_path: Path) -> None:
     empty = Graph.build(Vocabulary([]), Vocabulary([]), TripleArray.empty())
-    write_bundle(tmp_path / "m", BundleParts(load_preset("mean"), empty, RuleSet.empty(0), {}, "none", HASH))
+    write_bundle(tmp_path / "m", Bundle(load_preset("mean"), empty, RuleSet.empty(0), {}, "none", HASH))
     back = read_bundle(tmp_path / "m")
     assert (len(back.observed), len(back.rules), back.weights, back.metrics) == (0, 0, {}, {})
     assert back.thresholds is None and back.auxiliary is None
@@ -193,7 +192,7 @@ def test_any_name_survives(tmp_path_factory, names, relations) -> None:
     last = Rule(Kind.EXISTS, len(relations) - 1, 0, head_constant=len(names) - 1)
     rules = RuleSet.of([last], len(relations))
     limits = Thresholds(0.0, dict.fromkeys(relations, 1.5))
-    write_bundle(folder, BundleParts(load_preset("default"), graph, rules, {}, "d", HASH, thresholds=limits))
+    write_bundle(folder, Bundle(load_preset("default"), graph, rules, {}, "d", HASH, thresholds=limits))
     back = read_bundle(folder)
     assert list(back.observed.entities) == names and list(back.observed.relations) == relations
     assert list(back.rules) == [last]
@@ -501,7 +500,6 @@ STEPS = [
     "write_rule_numbers",
     "write_virtual",
     "write_weights",
-    "stamp_of",
     "manifest_bytes",
 ]
 
@@ -513,7 +511,7 @@ def test_a_write_that_stops_leaves_nothing(model: Path, monkeypatch, step: str, 
         raise stop
 
     before = bytes_of(model)
-    monkeypatch.setattr(writing, step, stopping)
+    monkeypatch.setattr(folder, step, stopping)
     for place, force in ((model.parent / "new", False), (model, True)):
         with pytest.raises(KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else OutputError):
             write_bundle(place, make_parts(), force=force)

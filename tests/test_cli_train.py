@@ -58,7 +58,7 @@ def test_the_plan_then_the_model_then_the_figures(data):
     model = data.parent / "runs" / "town"
     bundle = read_bundle(model)
     load_model(bundle)
-    assert bundle.manifest.dataset_name == "town" and bundle.metrics["validation"]["queries"] == 3
+    assert bundle.dataset_name == "town" and bundle.metrics["validation"]["queries"] == 3
     assert names(model.parent) == ["town"]
     for words in (
         "72 facts, 33 entities, 4 relations",

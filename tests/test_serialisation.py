@@ -16,6 +16,7 @@ from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.embedding.scorer import ModelScorer
 from newcomer.models.ensemble import FEATURES
+from newcomer.models.grounding import ground_seen
 from newcomer.models.serialisation import (
     BESIDE,
     BLEND,
@@ -24,7 +25,6 @@ from newcomer.models.serialisation import (
     NEWCOMER_VECTORS,
     load_model,
     weights_of,
-    with_neighbors,
 )
 from newcomer.predictor import Predictor
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
@@ -80,7 +80,7 @@ def test_a_model_read_back_scores_exactly_as_the_fitted_one(tmp_path, encoder, d
 def test_so_does_one_of_any_protocol(tmp_path, changes):
     fitted = fit(DATASET, settings("training.epochs=1", *changes))
     bundle = stored(fitted, tmp_path / "m")
-    model, labels, graph = load_model(bundle, torch.device("cpu"), threads=2)
+    model, labels, graph = load_model(bundle, torch.device("cpu"))
     assert scores(model, labels, graph, fitted) == scores(fitted.model, fitted.labels, fitted.graph, fitted)
     assert list(bundle.observed.named()) == list(fitted.dataset.observed.named())
     assert (bundle.auxiliary is not None) == (len(fitted.dataset.auxiliary) > 0)
@@ -98,8 +98,9 @@ SETTINGS = [
 def test_what_is_stored_is_what_would_be_inferred_again(tmp_path, changes):
     bundle = stored(fit(DATASET, settings("training.epochs=1", "rules.walks=200", *changes)), tmp_path / "m")
     bare = {name: value for name, value in bundle.weights.items() if name in (LABELS, BLEND) or name not in BESIDE}
-    old = replace(bundle, neighbors=None, newcomer_neighbors=None, weights=bare)  # as the first format had it
-    assert bundle.neighbors is not None and same_reasons(bundle.neighbors, with_neighbors(old).neighbors)
+    old = replace(bundle, newcomer_neighbors=None, weights=bare)
+    again = ground_seen(bundle.rules, bundle.observed, bundle.config)
+    assert bundle.neighbors is not None and same_reasons(bundle.neighbors, again)
     quick, slow = Predictor(bundle, threads=1), Predictor(old, threads=1)
     assert quick.newcomers == slow.newcomers and len(quick.newcomers) == 4
     arrived, again = (one._mind.first.seats["q0"].arrival for one in (quick, slow))

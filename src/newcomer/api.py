@@ -157,7 +157,7 @@ def evaluate(
     """
     started = time.monotonic()
     bundle = _bundle(model)
-    name = bundle.manifest.dataset_name
+    name = bundle.dataset_name
     data = _dataset(name if dataset is None else dataset)
     if not any_data:
         check_same_data(bundle, data, Path("the model"), data.name)

@@ -11,8 +11,7 @@ The weights are those of the embedding and beside them, by name,
     propagation.*      those of the propagation network (`newcomer.models.propagation.scorer`)
     triple_classifier.*  those of the triple classifier (`newcomer.models.triple_classifier`)
 
-Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long; a model
-that was written without them is loaded by inferring them again.
+Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,7 @@ from newcomer.models.engine import InferenceEngine
 from newcomer.models.ensemble import KINDS
 from newcomer.models.ensemble import Weights as EnsembleWeights
 from newcomer.models.features import feature_names
-from newcomer.models.grounding import ground_seen, limits_of
+from newcomer.models.grounding import limits_of
 from newcomer.models.propagation.network import PREFIX as PROPAGATION
 from newcomer.models.propagation.scorer import propagation_of, propagation_weights
 from newcomer.models.trained import StoredNewcomers, TrainedModel
@@ -103,17 +102,9 @@ def _of_all(found: VirtualNeighbors, rules: RuleSet, chosen: npt.NDArray[np.intp
     return replace(found, rules=rules, grounding_rule=rows)
 
 
-def with_neighbors(bundle: Bundle, threads: int | None = None) -> Bundle:
-    """The bundle with the virtual neighbours of those trained on, inferred again where they were not stored."""
-    if bundle.neighbors is not None:
-        return bundle
-    return replace(bundle, neighbors=ground_seen(bundle.rules, bundle.observed, bundle.config, threads))
-
-
-def load_model(bundle: Bundle, device: torch.device | None = None, threads: int | None = None) -> TrainedModel:
+def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedModel:
     """The trained model of a folder."""
-    place, config = device or torch.device("cpu"), bundle.config
-    num_seen, bundle = seen_count(bundle.observed), with_neighbors(bundle, threads)
+    place, config, num_seen = device or torch.device("cpu"), bundle.config, seen_count(bundle.observed)
     graph = build_graph_tensors(bundle.observed, num_seen, bundle.neighbors, place)
     model = build_model(config.model, num_seen, bundle.observed.num_relations, config.seed)
     labels = _beside(bundle, LABELS, place)
@@ -157,7 +148,7 @@ def load_newcomers(bundle: Bundle, device: torch.device | None = None) -> Stored
 
 def load_engine(bundle: Bundle, device: torch.device | None = None, threads: int | None = None) -> InferenceEngine:
     """The inference engine of a folder, with the newcomers that the model was written with."""
-    return InferenceEngine(load_model(bundle, device, threads), load_newcomers(bundle, device), threads)
+    return InferenceEngine(load_model(bundle, device), load_newcomers(bundle, device), threads)
 
 
 def _stored_vectors(bundle: Bundle, device: torch.device) -> Tensor | None:

@@ -45,16 +45,11 @@ def priors_of(names: Collection[str]) -> Weights:
     return weights
 
 
-def weights_for(batches: list[Examples], names: Collection[str], left_out: Collection[str] = ()) -> Weights:
-    """(2, features): the usual weights and those for linked candidates, however much is known.
-
-    Features that are ``left_out`` have none; without *linked* nobody is known to be linked.
-    """
-    used = torch.tensor([name not in left_out for name in names])
-    beside_link = used & (torch.arange(len(names)) != LINKED)  # which says no more of who is linked
-    mask = torch.stack([used, beside_link & used[LINKED]])
-    prior = torch.from_numpy(priors_of(names)[0])
-    start = torch.stack([prior * used, torch.zeros(len(names))])
+def weights_for(batches: list[Examples], names: Collection[str]) -> Weights:
+    """(2, features): the usual weights and those for linked candidates, however much is known."""
+    mask = torch.ones(2, len(names))
+    mask[1, LINKED] = 0.0  # among the linked it tells nobody apart
+    start = torch.from_numpy(priors_of(names)[:2])
 
     def scores(batch: Examples, weights: Tensor) -> Tensor:
         return batch.scores(*(weights * mask))

@@ -26,7 +26,7 @@ from torch import Tensor
 from newcomer.config import NOTHING, Config, TrainingConfig
 from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, decides_by_probability
 from newcomer.graph import Graph, InductiveDataset, Overlay, Vocabulary
-from newcomer.models.bundle import BundleParts, Thresholds, dataset_hash
+from newcomer.models.bundle import Bundle, Thresholds, dataset_hash
 from newcomer.models.device import choose_device
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.ensemble import KINDS, Weights
@@ -108,14 +108,14 @@ class Fitted:
         """The propagation network, and the names of its relations."""
         return None if self.model.propagation is None else (self.model.propagation, self.dataset.relations)
 
-    def bundle(self, source: InductiveDataset) -> BundleParts:
+    def bundle(self, source: InductiveDataset) -> Bundle:
         """What to write of it; ``source`` is the data set that `fit` was given."""
         with deterministic(self.model.device, torch_threads(source, self.config, None)):
             inferred = inferred_by(self.model, self.dataset.auxiliary.triples)
         # Where false triples were made up, a verdict goes by its probability, which was learned from the same ones.
         found = self.metrics.get(THRESHOLDS, {"made_up": True})
         by_probability = found["made_up"] or decides_by_probability(self.metrics, self.config)
-        return BundleParts(
+        return Bundle(
             config=self.config,
             observed=self.dataset.observed,
             rules=self.model.rules,
@@ -270,7 +270,7 @@ class _Run:
         self.listener.stage("learning the weights of the ensemble")
         weights = learner.learned_from(held_out)
         self.state.feature_weights = _by_name(weights, self._features)
-        self.state.ensemble = held_out.grade(learner.scorer(weights))
+        self.state.ensemble = held_out.ranking_metrics(learner.scorer(weights))
 
     def _triple_classifier(self, world: World) -> TripleClassifier | None:
         """A triple classifier trained on what is trained on, where the data set has false triples."""
@@ -363,8 +363,8 @@ class _Run:
     def _validate(self, held_out: HoldOut, trainer: Trainer, world: World) -> dict[str, float]:
         with memory_in_words(_for_a_batch(self.config)):
             scorer = EnsembleLearner(self._model(trainer, world), world.prepared, self.threads).embedding
-            classified = held_out.judge(scorer, self.config.seed) if held_out.has_labels else {}
-            return held_out.grade(scorer) | classified
+            classified = held_out.classification_metrics(scorer, self.config.seed) if held_out.has_labels else {}
+            return held_out.ranking_metrics(scorer) | classified
 
     @property
     def _features(self) -> tuple[str, ...]:
@@ -378,7 +378,7 @@ class _Run:
             "unseen": held_out.unseen,
             "newcomers": len(held_out.dataset.newcomers),
             "queries": len(held_out.queries),
-            "rules": held_out.grade(rules) if len(prepared.rules) else None,
+            "rules": held_out.ranking_metrics(rules) if len(prepared.rules) else None,
         }
 
     def _fitted(self, model: TrainedModel, world: World, trained_on: str) -> Fitted:

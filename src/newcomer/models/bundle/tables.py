@@ -19,12 +19,11 @@ from newcomer.files import looking_at
 
 WEIGHT_TYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 Weights = Mapping[str, npt.NDArray[Any]]
-COPY_AGAIN = "copy the folder again from where it was made"
 
 
 def damaged(path: Path, problem: str) -> InputError:
     """The error for content that is not as newcomer writes it."""
-    return InputError(path, problem, hint=COPY_AGAIN)
+    return InputError(path, problem, hint="copy the folder again from where it was made")
 
 
 def write_table(path: Path, columns: dict[str, pa.Array]) -> None:
@@ -79,7 +78,7 @@ def foreign(path: Path, problem: str) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, RecursionError, OSError, pa.ArrowException, SafetensorError) as error:
         reason = " ".join(str(error).split())[:160]
-        raise InputError(path, f"{problem} ({reason})", hint=COPY_AGAIN) from None
+        raise damaged(path, f"{problem} ({reason})") from None
 
 
 def bytes_of(path: Path) -> bytes:
@@ -97,7 +96,7 @@ def read_json(path: Path) -> dict[str, Any]:
     with foreign(path, "is not JSON"):
         content = json.loads(bytes_of(path).decode("utf-8"), parse_constant=refuse)
     if not isinstance(content, dict):
-        raise InputError(path, f"holds {shown(content)} where a table is expected", hint=COPY_AGAIN)
+        raise damaged(path, f"holds {shown(content)} where a table is expected")
     return content
 
 
@@ -109,9 +108,9 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     if not table.schema.equals(schema):
         found = ", ".join(f"{column.name} {column.type}" for column in table.schema)
         wanted = ", ".join(f"{column.name} {column.type}" for column in schema)
-        raise InputError(path, f"has the columns {shown(found)} where {wanted!r} are expected", hint=COPY_AGAIN)
+        raise damaged(path, f"has the columns {shown(found)} where {wanted!r} are expected")
     if any(column.null_count for column in table.columns):
-        raise InputError(path, "has empty cells", hint=COPY_AGAIN)
+        raise damaged(path, "has empty cells")
     return table
 
 
