@@ -15,11 +15,12 @@ Virtual triples follow from facts, rules, settings and seed. They are stored bec
 """
 
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from newcomer.errors import DatasetError
 from newcomer.graph import TripleArray, about_newcomers, seen_count
@@ -31,29 +32,34 @@ from newcomer.models.ensemble import KINDS
 from newcomer.models.ensemble import Weights as EnsembleWeights
 from newcomer.models.features import feature_names
 from newcomer.models.grounding import limits_of
+from newcomer.models.pair_features import feature_count
 from newcomer.models.propagation.network import PREFIX as PROPAGATION
-from newcomer.models.propagation.scorer import propagation_of, propagation_weights
+from newcomer.models.propagation.network import Propagation
 from newcomer.models.trained import StoredNewcomers, TrainedModel
 from newcomer.models.triple_classifier import PREFIX as TRIPLE_CLASSIFIER
-from newcomer.models.triple_classifier import triple_classifier_of, triple_classifier_weights
+from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 LABELS, ENSEMBLE, SUPPORT = "labels", "ensemble", "support"
 NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS = "newcomer_labels", "newcomer_support", "newcomer_vectors"
+Part = TypeVar("Part", bound=nn.Module)
 BESIDE = (LABELS, ENSEMBLE, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS)
 
 
 def weights_of(model: TrainedModel) -> Weights:
     """All trained numbers by name, as arrays."""
-    found = _arrays({**model.embedding.state_dict(), LABELS: model.labels})
+    found = part_weights("", model.embedding) | _arrays({LABELS: model.labels})
     if model.weights is not None:
         found[ENSEMBLE] = model.weights
-    if model.propagation is not None:
-        found |= propagation_weights(model.propagation)
-    if model.triple_classifier is not None:
-        found |= triple_classifier_weights(model.triple_classifier)
+    for prefix, part in ((PROPAGATION, model.propagation), (TRIPLE_CLASSIFIER, model.triple_classifier)):
+        found |= {} if part is None else part_weights(prefix, part)
     return found
+
+
+def part_weights(prefix: str, part: nn.Module) -> dict[str, npt.NDArray[np.floating]]:
+    """The weights of a part of a model by name."""
+    return _arrays({f"{prefix}{name}": value for name, value in part.state_dict().items()})
 
 
 def _arrays(tensors: dict[str, Tensor]) -> dict[str, npt.NDArray[np.floating]]:
@@ -110,19 +116,14 @@ def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedMod
     labels = _beside(bundle, LABELS, place)
     labels = torch.empty(0, device=place) if labels is None else labels
     _check_count("labels for", labels, len(graph.virtual))
-    own = [
-        name for name in bundle.weights if name not in BESIDE and not name.startswith((TRIPLE_CLASSIFIER, PROPAGATION))
-    ]
-    try:
-        model.load_state_dict({name: torch.from_numpy(bundle.weights[name].copy()) for name in own})
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:160]
-        raise DatasetError(f"the weights do not fit the settings ({reason}); train the model again") from None
+    others = {name for name in bundle.weights if name.startswith((TRIPLE_CLASSIFIER, PROPAGATION))}
+    own = {name: value for name, value in bundle.weights.items() if name not in {*BESIDE, *others}}
+    _load(model, own, "the weights do not fit the settings")
     return TrainedModel(
         config,
         bundle.observed,
         bundle.rules,
-        model.to(place).eval(),
+        model.to(place),
         graph,
         labels,
         bundle.neighbors,
@@ -131,6 +132,38 @@ def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedMod
         propagation_of(bundle.weights, bundle.observed.num_relations),
         triple_classifier_of(bundle.weights, bundle.observed.num_relations),
     )
+
+
+def propagation_of(weights: Weights, num_relations: int) -> Propagation | None:
+    """The propagation network among stored weights, if there is one."""
+    own = _under(PROPAGATION, weights)
+    if not own:
+        return None
+    network = Propagation(num_relations, torch.Generator())
+    return _load(network, own, "the propagation network does not fit the relations")
+
+
+def triple_classifier_of(weights: Weights, num_relations: int) -> TripleClassifier | None:
+    """The triple classifier among stored weights, if there is one."""
+    own = _under(TRIPLE_CLASSIFIER, weights)
+    if not own:
+        return None
+    classifier = TripleClassifier(num_relations, feature_count(num_relations))
+    return _load(classifier, own, "the triple classifier does not fit the relations")
+
+
+def _under(prefix: str, weights: Weights) -> Weights:
+    return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+
+
+def _load(part: Part, weights: Weights, problem: str) -> Part:
+    """The part with these weights, ready to be asked."""
+    try:
+        part.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in weights.items()})
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise DatasetError(f"{problem} ({reason}); train the model again") from None
+    return part.eval()
 
 
 def load_newcomers(bundle: Bundle, device: torch.device | None = None) -> StoredNewcomers:

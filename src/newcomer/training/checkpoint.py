@@ -100,15 +100,33 @@ def model_tensors(trainer: Trainer) -> Tensors:
 
 def trainer_tensors(trainer: Trainer) -> Tensors:
     """Copies of everything that the next epoch depends on."""
-    state = trainer.optimiser.state_dict()["state"]
-    named = {f"{OPTIMISER}{place}.{name}": value for place, kept in state.items() for name, value in kept.items()}
-    return model_tensors(trainer) | {name: value.detach().cpu().clone() for name, value in named.items()}
+    return model_tensors(trainer) | optimiser_tensors(OPTIMISER, trainer.optimiser)
+
+
+def optimiser_tensors(prefix: str, optimiser: torch.optim.Optimizer) -> Tensors:
+    """Copies of an optimiser's state, on the CPU."""
+    state = optimiser.state_dict()["state"]
+    named = {f"{prefix}{place}.{name}": value for place, kept in state.items() for name, value in kept.items()}
+    return {name: value.detach().cpu().clone() for name, value in named.items()}
+
+
+def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimiser the state of `optimiser_tensors`."""
+    state: dict[int, Tensors] = {}
+    for key, value in under(prefix, tensors).items():
+        place, name = key.split(".", 1)
+        state.setdefault(int(place), {})[name] = value.clone()
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def restore_model(trainer: Trainer, tensors: Tensors) -> None:
     """Give a trainer the weights and labels of `model_tensors`."""
-    weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-    trainer.model.load_state_dict(weights)
+    trainer.model.load_state_dict(under("model.", tensors))
     if tensors["labels"].shape != trainer.labels.shape:
         raise ValueError(f"{len(tensors['labels'])} labels for {len(trainer.labels)} virtual triples")
     trainer.labels = tensors["labels"].to(trainer.device, copy=True)
@@ -117,12 +135,7 @@ def restore_model(trainer: Trainer, tensors: Tensors) -> None:
 def restore_trainer(trainer: Trainer, tensors: Tensors) -> None:
     """Give a fresh trainer everything of `trainer_tensors`."""
     restore_model(trainer, tensors)
-    state: dict[int, Tensors] = {}
-    for key, value in tensors.items():
-        if key.startswith(OPTIMISER):
-            place, name = key.removeprefix(OPTIMISER).split(".", 1)
-            state.setdefault(int(place), {})[name] = value.clone()
-    trainer.optimiser.load_state_dict({**trainer.optimiser.state_dict(), "state": state})
+    restore_optimiser(OPTIMISER, trainer.optimiser, tensors)
 
 
 def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: Tensors) -> None:

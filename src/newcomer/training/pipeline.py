@@ -51,6 +51,7 @@ from newcomer.training.checkpoint import (
     restore_model,
     restore_trainer,
     trainer_tensors,
+    under,
 )
 from newcomer.training.cost_model import frontier_stays_local
 from newcomer.training.embedding import Trainer
@@ -199,7 +200,7 @@ class _Run:
                 if state.validated(figures):
                     self._keep_best(trainer)
             self._save(trainer, record, training.epochs)
-        restore_model(trainer, _part_of(self.journal.tensors, BEST))
+        restore_model(trainer, under(BEST, self.journal.tensors))
         model = self._model(trainer, world, self._propagation(world))
         learner = EnsembleLearner(model, world.prepared, self.threads)
         if self.config.model.ensemble and not state.feature_weights:
@@ -229,7 +230,7 @@ class _Run:
             return None
         self.listener.stage("training the propagation network")
         trainer, others = self._propagation_trainer(world), dict(self.journal.tensors)
-        if begun := _part_of(others, BEGUN):
+        if begun := under(BEGUN, others):
             with self.journal.fitting():
                 trainer.begin_with(begun)
         if self.state.propagation_step:
@@ -420,10 +421,6 @@ def _by_name(weights: Weights, features: tuple[str, ...]) -> dict[str, float]:
 
 def _weights(by_name: Mapping[str, float], features: tuple[str, ...]) -> Weights:
     return np.array([[by_name[f"{feature}{kind}"] for feature in features] for kind in KINDS], dtype=np.float32)
-
-
-def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def is_due(epoch: int, training: TrainingConfig) -> bool:

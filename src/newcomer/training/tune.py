@@ -247,7 +247,7 @@ def _identity(dataset: InductiveDataset, config: Config, space: Space) -> dict[s
     return {
         "settings": config.to_dict(),
         "config_hash": config_hash(config),
-        "space": space.to_dict(),
+        "space": dict(space.stated),
         "dataset": dataset.name,
         "dataset_hash": dataset_hash(dataset),
         "version": __version__,
