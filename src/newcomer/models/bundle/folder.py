@@ -1,11 +1,10 @@
 """A trained model as a whole, and how its folder is written, at once or not at all, and read with every check."""
 
 import hashlib
-import math
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,10 @@ from newcomer.models.bundle.manifest import (
     MANIFEST,
     RULES,
     check_files,
-    is_hash,
     manifest_bytes,
     read_manifest,
 )
-from newcomer.models.bundle.rules import problem_of, read_rule_numbers, write_rule_numbers
+from newcomer.models.bundle.rules import read_rule_numbers, write_rule_numbers
 from newcomer.models.bundle.tables import (
     Weights,
     bytes_of,
@@ -85,35 +83,11 @@ def dataset_hash(dataset: InductiveDataset) -> str:
 
 def write_bundle(folder: Path, bundle: Bundle, force: bool = False) -> None:
     """Write a trained model; with ``force`` an older model in this place is replaced, but never anything else."""
-    _check_parts(bundle)
     _check_place(folder)
     with fresh_folder(folder, force) as staging:
         _write_files(staging, bundle)
         content = manifest_bytes(staging, bundle.config, bundle.dataset_name, bundle.dataset_hash)
         (staging / MANIFEST).write_bytes(content)
-
-
-def _check_parts(bundle: Bundle) -> None:
-    """Whether the parts belong together: a folder that could not be read back is not written."""
-    graph, other = bundle.observed, bundle.auxiliary
-    for vocabulary in (graph.entities, graph.relations):
-        vocabulary.id("")  # complains where a name stands twice
-    if bundle.rules.num_relations != graph.num_relations:
-        rules, facts = f"{bundle.rules.num_relations:,}", f"{graph.num_relations:,}"
-        raise DatasetError(f"the rules are of {rules} relations, but the observed graph has {facts}")
-    problem = problem_of(bundle.rules, graph.num_entities)
-    if problem is not None:
-        raise DatasetError(f"the table of rules {problem}")
-    if other is not None and (other.entities != graph.entities or other.relations != graph.relations):
-        raise DatasetError("the auxiliary facts have other vocabularies than the observed graph")
-    for name in bundle.thresholds.relations if bundle.thresholds else ():
-        if name not in graph.relations:
-            raise DatasetError(f"there is a threshold for the relation {shown(name)}, which the graph does not have")
-    for found in (bundle.neighbors, bundle.newcomer_neighbors):
-        if found is not None and found.rules is not bundle.rules:
-            raise DatasetError("the groundings of the virtual neighbours are of other rules than those of the model")
-    if not is_hash(bundle.dataset_hash):
-        raise OptionError(f"dataset_hash is {shown(bundle.dataset_hash)}, but must be a SHA-256 in hexadecimal digits")
 
 
 def _check_place(folder: Path) -> None:
@@ -140,26 +114,14 @@ def _write_files(folder: Path, bundle: Bundle) -> None:
         if found is not None:
             write_virtual(folder / name, found)
     if bundle.thresholds is not None:
-        (folder / "thresholds.json").write_bytes(json_bytes(_thresholds_to_json(bundle.thresholds)))
-    (folder / "metrics.json").write_bytes(json_bytes(plain(dict(bundle.metrics), "metrics")))
+        (folder / "thresholds.json").write_bytes(json_bytes(asdict(bundle.thresholds)))
+    (folder / "metrics.json").write_bytes(json_bytes(plain(bundle.metrics)))
     write_weights(folder / "weights.safetensors", bundle.weights)
 
 
 def _write_triples(path: Path, triples: TripleArray) -> None:
     columns = {"head": triples.heads, "relation": triples.relations, "tail": triples.tails}
     write_table(path, {name: pa.array(ids, type=pa.int32()) for name, ids in columns.items()})
-
-
-def _thresholds_to_json(thresholds: Thresholds) -> dict[str, Any]:
-    """Infinite ones ("always", "never") as words, since JSON has no number for them."""
-
-    def written(value: float) -> float | str:
-        if math.isnan(value):
-            raise OptionError("a threshold is not a number (NaN); leave the relation out")
-        return float(value) if math.isfinite(value) else str(float(value))
-
-    each = {name: written(value) for name, value in thresholds.relations.items()}
-    return {"overall": written(thresholds.overall), "relations": each}
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -233,6 +195,6 @@ def _read_thresholds(path: Path, relations: Vocabulary) -> Thresholds:
 
 
 def _threshold(path: Path, value: Any) -> float:
-    if value in ("inf", "-inf") or type(value) in (int, float):
+    if type(value) in (int, float):
         return float(value)
     raise damaged(path, f"holds the threshold {shown(value)}, which is no number")

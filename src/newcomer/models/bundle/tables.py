@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from newcomer.errors import InputError, OptionError, shown
+from newcomer.errors import InputError, shown
 from newcomer.files import looking_at
 
-WEIGHT_TYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 Weights = Mapping[str, npt.NDArray[Any]]
 
 
@@ -34,16 +33,7 @@ def write_table(path: Path, columns: dict[str, pa.Array]) -> None:
 
 def write_weights(path: Path, weights: Weights) -> None:
     """Arrays as a safetensors file, by name."""
-    ready = {}
-    for name in sorted(weights):
-        array = np.asarray(weights[name], order="C")  # the writer takes the memory as it lies
-        if array.dtype.name not in WEIGHT_TYPES:
-            raise OptionError(
-                f"the weights {shown(name)} are of type {array.dtype}; use one of {', '.join(WEIGHT_TYPES)}"
-            )
-        if name == "__metadata__":
-            raise OptionError("weights must not be called '__metadata__'; give them another name")
-        ready[name] = array
+    ready = {name: np.asarray(weights[name], order="C") for name in sorted(weights)}  # it takes memory as it lies
     try:
         save_file(ready, path)
         path.chmod(0o644)  # as the files beside it; the library keeps others out
@@ -51,19 +41,15 @@ def write_weights(path: Path, weights: Weights) -> None:
         raise OSError(str(error)) from None
 
 
-def plain(value: Any, place: str) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON can hold it: arrays as lists, numbers that are not finite (an average of nothing) as null."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): plain(inner, f"{place}.{name}") for name, inner in value.items()}
+        return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner, place) for inner in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
-        return value
-    raise OptionError(f"{place} is {shown(value)}, which JSON cannot hold; give numbers, words, lists or tables")
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def json_bytes(value: Any) -> bytes:
