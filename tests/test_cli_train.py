@@ -17,8 +17,7 @@ from newcomer.cli import train as verb
 from newcomer.data import write_dataset
 from newcomer.models.bundle import read_bundle
 from newcomer.models.serialisation import load_model
-from newcomer.training.checkpoint import RunState
-from newcomer.training.journal import CHECKPOINT, METRICS
+from newcomer.training.checkpoint import CHECKPOINT, METRICS, RunState
 from nn_oracle import one_thread
 from training_world import SMALL, StopAfter, Stopped, world
 

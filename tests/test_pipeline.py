@@ -22,10 +22,9 @@ from newcomer.models.trained import StoredNewcomers
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.training import pipeline as fitting
 from newcomer.training import runtime as conditions
-from newcomer.training.checkpoint import Figures, RunState
+from newcomer.training.checkpoint import CHECKPOINT, METRICS, Figures, RunState
 from newcomer.training.embedding import EpochReport, Trainer
 from newcomer.training.holdout import HoldOut
-from newcomer.training.journal import CHECKPOINT, METRICS
 from newcomer.training.pipeline import Fitted, Listener, fit, is_due
 from newcomer.training.preparation import Prepared
 from nn_oracle import one_thread

@@ -15,8 +15,7 @@ from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.models.serialisation import PROPAGATION, load_model, part_weights, propagation_of
 from newcomer.training import propagation as training
-from newcomer.training.checkpoint import began_with_propagation
-from newcomer.training.journal import CHECKPOINT
+from newcomer.training.checkpoint import CHECKPOINT, began_with_propagation
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.propagation import (
     WARM_STEPS,

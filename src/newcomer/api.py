@@ -32,7 +32,7 @@ from newcomer.rules.files.rule_table import read_rules
 from newcomer.rules.mining import MiningPlan
 from newcomer.rules.mining import mine_rules as mine_by_plan
 from newcomer.rules.rule import RuleSet
-from newcomer.training.journal import has_checkpoint, in_use, remove_training
+from newcomer.training.checkpoint import has_checkpoint, in_use, remove_training
 from newcomer.training.pipeline import Fitted, Listener, fit
 
 Source = InductiveDataset | str | Path  # a data set, its folder or file, or its name

@@ -35,8 +35,7 @@ from newcomer.reproduction.stored import (
     reduced_training,
     write_result,
 )
-from newcomer.training.checkpoint import Identity, read_checkpoint
-from newcomer.training.journal import CHECKPOINT, has_checkpoint, in_use, remove_training
+from newcomer.training.checkpoint import CHECKPOINT, Identity, has_checkpoint, in_use, read_checkpoint, remove_training
 from newcomer.training.pipeline import Fitted, Listener, fit
 
 WORK = ".work"

@@ -64,9 +64,13 @@ def hold_out_newcomers(dataset: InductiveDataset, config: Config, full: Graph | 
     try:
         held = _cut_with_labels(dataset, rule) or split_graph(_without_newcomers(dataset), rule)
     except DatasetError:
-        raise _too_small(dataset) from None
-    if len(held.test) == 0:
-        raise _too_small(dataset)
+        held = None
+    if held is None or len(held.test) == 0:
+        raise DatasetError(
+            f"no newcomers to validate on can be held out of the {len(dataset.observed):,} observed facts of "
+            f"{dataset.name}; change training.validation_rate or training.validation_unseen, or set "
+            "training.validation_rate=0 to train for training.epochs without validation"
+        )
     queries = _some(queries_of(held), training.validation_queries, config.seed)
     return HoldOut(held, queries, unseen, None if full is None else align(full, held))
 
@@ -116,12 +120,3 @@ def _some(queries: Queries, most: int | None, seed: int) -> Queries:
         return queries
     drawn = np.random.default_rng([seed, 2]).choice(len(queries), size=most, replace=False)
     return queries.take(np.sort(drawn))
-
-
-def _too_small(dataset: InductiveDataset) -> DatasetError:
-    facts = f"{len(dataset.observed):,} observed facts"
-    return DatasetError(
-        f"no newcomers to validate on can be held out of the {facts} of {dataset.name}; change "
-        "training.validation_rate or training.validation_unseen, or set training.validation_rate=0 to train for "
-        "training.epochs without validation"
-    )

@@ -42,12 +42,15 @@ from newcomer.rules.rule import RuleSet
 from newcomer.training.calibration import calibrate, newcomer_thresholds
 from newcomer.training.checkpoint import (
     BEST,
+    CHECKPOINT,
     Figures,
     Identity,
+    Journal,
     RunState,
     Tensors,
     began_with_propagation,
     model_tensors,
+    opened,
     restore_model,
     restore_trainer,
     trainer_tensors,
@@ -58,7 +61,6 @@ from newcomer.training.embedding import Trainer
 from newcomer.training.ensemble import EnsembleLearner
 from newcomer.training.ensemble_weights import priors_of
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
-from newcomer.training.journal import CHECKPOINT, Journal, opened
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
 from newcomer.training.propagation import PropagationTrainer, carried_over
 from newcomer.training.runtime import check_finite, deterministic, memory_in_words, settled, torch_threads

@@ -31,9 +31,8 @@ from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import dataset_hash
 from newcomer.models.device import choose_device
-from newcomer.training.checkpoint import START_ANEW, Figures, RunState
+from newcomer.training.checkpoint import START_ANEW, Figures, RunState, claimed
 from newcomer.training.holdout import hold_out_newcomers
-from newcomer.training.journal import claimed
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.preparation import check_trainable, mined_rules, renamed_rules
 from newcomer.training.runtime import settled
@@ -288,14 +287,16 @@ def _mines_anew(space: Space) -> bool:
     return any(name.startswith("rules.") or name in ("model.labels", "model.ensemble") for name in space.names)
 
 
+@dataclass
 class _Runner:
     """One trial after the other, each stored before the next."""
 
-    def __init__(
-        self, optuna: Any, study: Any, search: Search, folder: Path, train: Callable[..., Fitted], report: Watcher
-    ) -> None:
-        self.optuna, self.study, self.search, self.folder = optuna, study, search, folder
-        self.train, self.report = train, report
+    optuna: Any
+    study: Any
+    search: Search
+    folder: Path
+    train: Callable[..., Fitted]
+    report: Watcher
 
     def run(self, budget: Budget) -> Search:
         started, epochs = time.monotonic(), self.search.config.training.epochs
