@@ -16,8 +16,7 @@ from newcomer.evaluation.ranking import evaluate
 from newcomer.models.ensemble import KINDS, ensemble_scores
 from newcomer.models.features import LINKED, feature_names
 from newcomer.models.serialisation import ENSEMBLE
-from newcomer.training.ensemble import THINNED
-from newcomer.training.ensemble_weights import Examples, examples, few_weights_for, priors_of, weights_for
+from newcomer.training.ensemble import THINNED, Examples, examples, few_weights_for, priors_of, weights_for
 from newcomer.training.pipeline import fit
 from newcomer.training.preparation import mined_rules
 from training_world import choosing, settings, world

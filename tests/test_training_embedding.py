@@ -2,7 +2,6 @@
 
 import io
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -272,7 +271,6 @@ def test_a_model_is_built_as_the_settings_say():
     assert model.decoder.gamma == 3.0
     again = build_model(config, SEEN, RELATIONS, seed=3).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
-    assert build_model(replace(config, encoder="lan", max_neighbors=9), SEEN, RELATIONS, 0).encoder.max_neighbors == 9
 
 
 # What must not be learned ---------------------------------------------------------------------------------------------

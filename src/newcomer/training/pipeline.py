@@ -58,8 +58,7 @@ from newcomer.training.checkpoint import (
 )
 from newcomer.training.cost_model import frontier_stays_local
 from newcomer.training.embedding import Trainer
-from newcomer.training.ensemble import EnsembleLearner
-from newcomer.training.ensemble_weights import priors_of
+from newcomer.training.ensemble import EnsembleLearner, priors_of
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
 from newcomer.training.propagation import PropagationTrainer, carried_over
