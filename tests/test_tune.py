@@ -89,7 +89,7 @@ def test_rules_mined_once_are_those_of_each_trial_under_every_protocol(tmp_path,
     config = with_overrides(SMALL, [f"protocol={protocol}"])
     (one,) = search(tmp_path / "s", 1, config=config).trials
     alone = fit(DATASET, with_settings(config, {**one.settings, "training.final_fit": False}))
-    assert one.mrr == alone.metrics["validation"]["model"]["mrr"] and len(alone.rules)
+    assert one.mrr == alone.metrics["validation"]["model"]["mrr"] and len(alone.model.rules)
 
 
 def test_rules_are_mined_once_unless_trials_differ_in_them(tmp_path, monkeypatch):

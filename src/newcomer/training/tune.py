@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from newcomer import __version__
-from newcomer.config import Config, config_hash, flat_settings, to_toml
+from newcomer.config import Config, flat_settings, to_toml
 from newcomer.errors import InputError, MissingExtraError, OptionError, OutputError, shown
 from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
@@ -245,7 +245,6 @@ def _identity(dataset: InductiveDataset, config: Config, space: Space) -> dict[s
     """What all trials of a search share."""
     return {
         "settings": config.to_dict(),
-        "config_hash": config_hash(config),
         "space": dict(space.stated),
         "dataset": dataset.name,
         "dataset_hash": dataset_hash(dataset),
