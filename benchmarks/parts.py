@@ -36,7 +36,7 @@ from newcomer.reproduction.cells import commit
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import Kind, RuleSet
 from newcomer.training.cost_model import stays_local
-from newcomer.training.ensemble_weights import Examples, examples, weights_for
+from newcomer.training.ensemble import Examples, examples, weights_for
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import Fitted, fit
 from newcomer.training.propagation import PropagationTrainer

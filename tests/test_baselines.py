@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from newcomer.models.baselines import LANEncoder, MeanEncoder
-from newcomer.models.embedding.registry import make_encoder
+from newcomer.models.embedding.registry import ENCODERS
 from nn_oracle import LOOPS, edges_of, random_edges
 from test_encoder import DIM, RELATIONS, SEEN, prepared
 
@@ -24,7 +24,8 @@ def test_baselines_use_no_newcomers_as_neighbors(name):
 @pytest.mark.parametrize("size", [5, 6, 7, 11, 12, 100])
 def test_with_many_neighbors_an_evenly_spread_part_is_looked_at(size):
     lists = [[(0, k, 1.0) for k in range(size)]] + [[] for _ in range(size - 1)]
-    encoder = MeanEncoder(size, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0), max_neighbors=6).double()
+    encoder = MeanEncoder(size, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0)).double()
+    encoder.max_neighbors = 6
     rows, _, _ = encoder.neighbors(encoder.states(edges_of(lists, size)), torch.tensor([0]))
     columns = rows.columns.tolist()
     assert len(columns) == min(size, 6)
@@ -34,8 +35,8 @@ def test_with_many_neighbors_an_evenly_spread_part_is_looked_at(size):
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_hidden_edge_does_not_decide_which_others_are_looked_at(name):
-    options = {"max_neighbors": 4}
-    encoder = make_encoder(name, 20, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0), **options).double()
+    encoder = ENCODERS[name](20, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0)).double()
+    encoder.max_neighbors = 4
     around = [(k % 4, k, float(k not in (3, 4, 8))) for k in range(12)]
     others = [[] for _ in range(19)]
     hidden, without = (edges_of([row, *others], 20) for row in (around, [e for e in around if e[2]]))

@@ -1,8 +1,7 @@
 """A trained model as a folder: it comes back as it was, or one sentence says which file is to blame.
 
-Covers newcomer.models.bundle.parts, newcomer.models.bundle.manifest, newcomer.models.bundle.tables,
-newcomer.models.bundle.rules,
-newcomer.models.bundle.virtual, newcomer.models.bundle.writing and newcomer.models.bundle.reading.
+Covers newcomer.models.bundle.folder, newcomer.models.bundle.manifest, newcomer.models.bundle.tables,
+newcomer.models.bundle.rules and newcomer.models.bundle.virtual.
 """
 
 import hashlib
@@ -25,20 +24,20 @@ from safetensors.numpy import save_file
 from conftest import complaint, make_dataset
 from newcomer import __version__
 from newcomer.config import config_hash, load_preset, with_overrides
-from newcomer.errors import DatasetError, InputError, OptionError, OutputError
-from newcomer.graph import Graph, TripleArray, Vocabulary
+from newcomer.errors import InputError, OutputError
+from newcomer.graph import Graph, Overlay, TripleArray, Vocabulary
 from newcomer.models.bundle import (
     KNOWN,
     MANIFEST,
     REQUIRED,
-    BundleParts,
+    Bundle,
     Thresholds,
     dataset_hash,
+    folder,
     manifest,
     read_bundle,
     tables,
     write_bundle,
-    writing,
 )
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
@@ -60,14 +59,14 @@ def make_rules() -> RuleSet:
     return RuleSet.of(rules, len(RELATIONS))
 
 
-def make_parts(**changes: Any) -> BundleParts:
+def make_parts(**changes: Any) -> Bundle:
     entities, relations = Vocabulary(ODD), Vocabulary(RELATIONS)
     rng = np.random.default_rng(3)
     rows = np.stack([rng.integers(0, n, 40) for n in (len(ODD), len(RELATIONS), len(ODD))], axis=1)
     observed = Graph.build(entities, relations, TripleArray.of(rows[:30]))
     rules = make_rules()
     auxiliary = Graph.build(entities, relations, TripleArray.of(rows[30:]))
-    parts = BundleParts(
+    parts = Bundle(
         config=with_overrides(load_preset("paper-wn11"), ["seed=7", "protocol=refreshed", "training.lr=1e-7"]),
         observed=observed,
         rules=rules,
@@ -80,7 +79,7 @@ def make_parts(**changes: Any) -> BundleParts:
         dataset_name="somewhere \udce9",
         dataset_hash=HASH,
         metrics={"test": {"mrr": np.float64(0.25), "hits": [0.1, np.nan], "queries": np.int64(7)}, "note": "ü"},
-        thresholds=Thresholds(0.5, {"knows": -1.25, "né\tà\n": float("inf")}),
+        thresholds=Thresholds(0.5, {"knows": -1.25, "né\tà\n": 1e300}),
         auxiliary=auxiliary,
         neighbors=inferred(rules, observed),
         newcomer_neighbors=inferred(rules, auxiliary),
@@ -92,7 +91,7 @@ def inferred(rules: RuleSet, facts: Graph) -> VirtualNeighbors:
     """By the first rule and by paths, in the rows of all rules."""
     limits, paths = NeighborLimits(0.0, min_support=1), PathLimits(walks=50, min_pairs=1, min_confidence=0.1)
     everyone = np.arange(len(ODD), dtype=np.int32)
-    found = virtual_neighbors(rules.where(np.array([0])), facts.adjacency, everyone, limits, paths)
+    found = virtual_neighbors(rules.where(np.array([0])), Overlay.of(facts), everyone, limits, paths)
     return replace(found, rules=rules)
 
 
@@ -167,20 +166,20 @@ def test_everything_comes_back(whole: Path) -> None:
 
 
 def test_the_manifest_says_how_the_model_came_to_be(whole: Path) -> None:
-    manifest, config = read_bundle(whole).manifest, make_parts().config
-    assert (manifest.newcomer, manifest.seed, manifest.protocol) == (__version__, 7, "refreshed")
-    assert (manifest.dataset_name, manifest.dataset_hash) == ("somewhere \udce9", HASH)
-    assert manifest.config_hash == config_hash(config)
-    assert set(manifest.versions) == {"python", "numpy", "torch", "pyarrow", "safetensors"}
-    assert manifest.versions["numpy"] == np.__version__
+    content, config = json.loads((whole / MANIFEST).read_text()), make_parts().config
+    assert (content["newcomer"], content["seed"], content["protocol"]) == (__version__, 7, "refreshed")
+    assert content["dataset"] == {"name": "somewhere \udce9", "sha256": HASH}
+    assert content["config_sha256"] == config_hash(config)
+    assert set(content["versions"]) == {"python", "numpy", "torch", "pyarrow", "safetensors"}
+    assert content["versions"]["numpy"] == np.__version__
     for name, data in bytes_of(whole).items():
         if name != MANIFEST:
-            assert manifest.files[name].sha256 == hashlib.sha256(data).hexdigest()
+            assert content["files"][name]["sha256"] == hashlib.sha256(data).hexdigest()
 
 
 def test_the_smallest_model_comes_back(tmp_path: Path) -> None:
     empty = Graph.build(Vocabulary([]), Vocabulary([]), TripleArray.empty())
-    write_bundle(tmp_path / "m", BundleParts(load_preset("mean"), empty, RuleSet.empty(0), {}, "none", HASH))
+    write_bundle(tmp_path / "m", Bundle(load_preset("mean"), empty, RuleSet.empty(0), {}, "none", HASH))
     back = read_bundle(tmp_path / "m")
     assert (len(back.observed), len(back.rules), back.weights, back.metrics) == (0, 0, {}, {})
     assert back.thresholds is None and back.auxiliary is None
@@ -193,7 +192,7 @@ def test_any_name_survives(tmp_path_factory, names, relations) -> None:
     last = Rule(Kind.EXISTS, len(relations) - 1, 0, head_constant=len(names) - 1)
     rules = RuleSet.of([last], len(relations))
     limits = Thresholds(0.0, dict.fromkeys(relations, 1.5))
-    write_bundle(folder, BundleParts(load_preset("default"), graph, rules, {}, "d", HASH, thresholds=limits))
+    write_bundle(folder, Bundle(load_preset("default"), graph, rules, {}, "d", HASH, thresholds=limits))
     back = read_bundle(folder)
     assert list(back.observed.entities) == names and list(back.observed.relations) == relations
     assert list(back.rules) == [last]
@@ -501,7 +500,6 @@ STEPS = [
     "write_rule_numbers",
     "write_virtual",
     "write_weights",
-    "stamp_of",
     "manifest_bytes",
 ]
 
@@ -513,7 +511,7 @@ def test_a_write_that_stops_leaves_nothing(model: Path, monkeypatch, step: str, 
         raise stop
 
     before = bytes_of(model)
-    monkeypatch.setattr(writing, step, stopping)
+    monkeypatch.setattr(folder, step, stopping)
     for place, force in ((model.parent / "new", False), (model, True)):
         with pytest.raises(KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else OutputError):
             write_bundle(place, make_parts(), force=force)
@@ -529,38 +527,6 @@ def test_weights_that_cannot_be_written_are_an_output_error(tmp_path: Path, monk
     monkeypatch.setattr(tables, "save_file", failing)
     error = complaint(write_bundle, tmp_path / "m", make_parts())
     assert isinstance(error, OutputError) and "No space left on device" in str(error)
-    assert list(tmp_path.iterdir()) == []
-
-
-TWICE = Graph.build(Vocabulary(["a", "a"]), Vocabulary(RELATIONS), TripleArray.empty())
-OTHER = Graph.build(Vocabulary(["a"]), Vocabulary(RELATIONS), TripleArray.empty())
-
-
-@pytest.mark.parametrize(
-    ("changes", "kind", "problem"),
-    [
-        ({"rules": make_rules()}, DatasetError, "the virtual neighbours are of other rules"),
-        (
-            {"rules": RuleSet.of([Rule(Kind.EXISTS, 1, 3, head_constant=len(ODD))], 3)},
-            DatasetError,
-            "the table of rules has no rule in row 1: its head_constants is no entity",
-        ),
-        ({"rules": RuleSet.empty(2)}, DatasetError, "the rules are of 2 relations, but the observed graph has 3"),
-        ({"auxiliary": OTHER}, DatasetError, "the auxiliary facts have other vocabularies"),
-        ({"observed": TWICE}, DatasetError, "a vocabulary of 2 names holds only 1 distinct"),
-        ({"thresholds": Thresholds(0, {"hates": 1})}, DatasetError, "a threshold for the relation 'hates'"),
-        ({"thresholds": Thresholds(float("nan"))}, OptionError, "a threshold is not a number"),
-        ({"dataset_hash": "abc"}, OptionError, "dataset_hash is 'abc'"),
-        ({"weights": {"w": np.array(["x"])}}, OptionError, "the weights 'w' are of type <U1"),
-        ({"weights": {"__metadata__": np.zeros(2)}}, OptionError, "must not be called '__metadata__'"),
-        ({"metrics": {"a": {"b": object}}}, OptionError, "metrics.a.b is <class 'object'>, which JSON cannot hold"),
-    ],
-)
-def test_parts_that_could_not_be_read_back_are_not_written(
-    tmp_path: Path, changes: Any, kind: type, problem: str
-) -> None:
-    error = complaint(write_bundle, tmp_path / "m", make_parts(**changes))
-    assert type(error) is kind and problem in str(error)
     assert list(tmp_path.iterdir()) == []
 
 

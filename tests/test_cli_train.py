@@ -17,8 +17,7 @@ from newcomer.cli import train as verb
 from newcomer.data import write_dataset
 from newcomer.models.bundle import read_bundle
 from newcomer.models.serialisation import load_model
-from newcomer.training.checkpoint import RunState
-from newcomer.training.journal import CHECKPOINT, METRICS
+from newcomer.training.checkpoint import CHECKPOINT, METRICS, RunState
 from nn_oracle import one_thread
 from training_world import SMALL, StopAfter, Stopped, world
 
@@ -58,7 +57,7 @@ def test_the_plan_then_the_model_then_the_figures(data):
     model = data.parent / "runs" / "town"
     bundle = read_bundle(model)
     load_model(bundle)
-    assert bundle.manifest.dataset_name == "town" and bundle.metrics["validation"]["queries"] == 3
+    assert bundle.dataset_name == "town" and bundle.metrics["validation"]["queries"] == 3
     assert names(model.parent) == ["town"]
     for words in (
         "72 facts, 33 entities, 4 relations",

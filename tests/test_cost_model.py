@@ -6,8 +6,7 @@ import pytest
 from conftest import make_dataset
 from newcomer.config import load_preset, with_overrides
 from newcomer.graph import InductiveDataset
-from newcomer.models.propagation.scorer import propagation_weights
-from newcomer.models.serialisation import load_model
+from newcomer.models.serialisation import PROPAGATION, load_model, part_weights
 from newcomer.training import cost_model
 from newcomer.training.cost_model import affords_propagation, frontier_stays_local
 from newcomer.training.pipeline import fit
@@ -80,5 +79,5 @@ def test_a_fit_trains_propagation_where_it_is_cheap(monkeypatch, tmp_path):
     monkeypatch.undo()
     resumed = fit(world(), settings(*AUTO), device="cpu", folder=tmp_path, resume=True)
     assert resumed.model.propagation is not None
-    kept, wanted = propagation_weights(resumed.model.propagation), propagation_weights(whole.model.propagation)
+    kept, wanted = (part_weights(PROPAGATION, one.model.propagation) for one in (resumed, whole))
     assert all(np.array_equal(kept[name], wanted[name]) for name in wanted)

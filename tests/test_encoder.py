@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from conftest import complaint
 from newcomer.models.edges import Edges, join_edges
-from newcomer.models.embedding.decoders import make_decoder
+from newcomer.models.embedding.decoders import DECODERS
 from newcomer.models.embedding.encoder import Encoder, States
-from newcomer.models.embedding.registry import ENCODERS, make_encoder
+from newcomer.models.embedding.registry import ENCODERS
 from newcomer.models.vn import encoder as vn_encoder
 from nn_oracle import LOOPS, edges_of, lists_of, most_likely, query_loop, random_edges, structure_loop
 
@@ -28,8 +27,8 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 def encoder_of(kind: str, seed: int = 0, seen: int = SEEN, dim: int = DIM, dropout: float = 0.0) -> Encoder:
     """In double precision, with a decoder."""
     (name, options), generator = KINDS[kind], torch.Generator().manual_seed(seed)
-    encoder = make_encoder(name, seen, RELATIONS, dim, dropout, generator, **options).double()
-    encoder.attach(make_decoder("distmult", RELATIONS, dim, generator).double())
+    encoder = ENCODERS[name](seen, RELATIONS, dim, dropout, generator, **options).double()
+    encoder.attach(DECODERS["distmult"](RELATIONS, dim, generator).double())
     return encoder
 
 
@@ -124,7 +123,7 @@ def test_no_bit_depends_on_who_else_is_embedded_or_arrives(kind, dim, threads):
     seen, newcomers, dtype = 40, 11, torch.float32
     edges, arriving = random_edges(1, seen, seen, dtype=dtype), random_edges(2, newcomers, seen, dtype=dtype)
     encoder = prepared(kind, edges, seen=seen, dim=dim).float().eval()
-    encoder.attach(make_decoder("distmult", RELATIONS, dim, torch.Generator().manual_seed(1)))
+    encoder.attach(DECODERS["distmult"](RELATIONS, dim, torch.Generator().manual_seed(1)))
     torch.set_num_threads(threads)
     alone, lists = encoder.states(edges), lists_of(arriving)
     together = encoder.extend(alone, replace(arriving, rows=arriving.rows.widened(seen + newcomers)))
@@ -186,7 +185,7 @@ def test_dropout_acts_while_training_only(kind):
 def test_newcomers_change_no_bit_of_a_seen_entity(kind, seen, dim, newcomers):
     edges = random_edges(1, seen, seen, dtype=torch.float32)
     encoder = prepared(kind, edges, seen=seen, dim=dim).float()
-    encoder.attach(make_decoder("distmult", RELATIONS, dim, torch.Generator().manual_seed(1)))
+    encoder.attach(DECODERS["distmult"](RELATIONS, dim, torch.Generator().manual_seed(1)))
     alone = encoder.states(edges)
     ask = torch.arange(seen).repeat(2), torch.arange(2 * seen) % (2 * RELATIONS)
     before = encoder.embed(alone, *ask)
@@ -259,8 +258,3 @@ def test_seen_and_newcomers_in_one_pass_are_as_one_after_the_other(kind, monkeyp
         assert states.newcomers == 3 and lists_of(states.edges) == lists_of(edges) + lists_of(arriving)
     for apart, at_once in zip(*found, strict=True):
         torch.testing.assert_close(at_once, apart)
-
-
-def test_an_unknown_encoder_is_named_with_those_there_are():
-    message = str(complaint(make_encoder, "maen", SEEN, RELATIONS, DIM, 0.0, torch.Generator()))
-    assert "'maen'" in message and "'mean'" in message

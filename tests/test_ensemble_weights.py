@@ -16,8 +16,7 @@ from newcomer.evaluation.ranking import evaluate
 from newcomer.models.ensemble import KINDS, ensemble_scores
 from newcomer.models.features import LINKED, feature_names
 from newcomer.models.serialisation import ENSEMBLE
-from newcomer.training.ensemble import THINNED
-from newcomer.training.ensemble_weights import Examples, examples, few_weights_for, priors_of, weights_for
+from newcomer.training.ensemble import THINNED, Examples, examples, few_weights_for, priors_of, weights_for
 from newcomer.training.pipeline import fit
 from newcomer.training.preparation import mined_rules
 from training_world import choosing, settings, world
@@ -93,10 +92,6 @@ def test_an_embedding_that_is_right_where_little_is_known_is_believed_there():
     usual, linked = weights_for([Examples(*(part[few < 1] for part in batch))], NAMES)
     added = few_weights_for([batch], usual, linked)
     assert added[0] > 0.3 and added[0] > np.abs(added[1:]).max()
-    left_out = weights_for([batch], NAMES, left_out=("embedding", "linked"))
-    assert not left_out[:, [0, 4]].any() and left_out[0, 1:4].any() and not left_out[1].any()
-    without_rank = weights_for([batch], NAMES, left_out=("rule_rank",))
-    assert not without_rank[:, 1].any() and without_rank[:, 2:4].any(axis=1).all()
 
 
 def test_a_run_with_an_ensemble_weighs_both_and_keeps_the_weights():

@@ -14,12 +14,12 @@ from newcomer.config import load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.errors import DatasetError
 from newcomer.models.bundle import read_bundle, write_bundle
-from newcomer.models.embedding.decoders import DECODERS, Decoder, make_decoder
+from newcomer.models.embedding.decoders import DECODERS, Decoder
 from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.foldin import MAX_LOG_WEIGHT, NEGATIVES, FoldInEncoder
 from newcomer.models.embedding.foldin_solver import RIDGE, candidates_of
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.embedding.registry import make_encoder
+from newcomer.models.embedding.registry import ENCODERS
 from newcomer.predictor import Predictor
 from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import fit
@@ -35,9 +35,9 @@ every_decoder = pytest.mark.parametrize("decoder", ["distmult", "complex"])
 
 def encoder_of(decoder: str = "complex", seed: int = 0, seen: int = SEEN, dim: int = DIM) -> FoldInEncoder:
     generator = torch.Generator().manual_seed(seed)
-    encoder = make_encoder("foldin", seen, RELATIONS, dim, 0.0, generator).double()
+    encoder = ENCODERS["foldin"](seen, RELATIONS, dim, 0.0, generator).double()
     assert isinstance(encoder, FoldInEncoder)
-    encoder.attach(make_decoder(decoder, RELATIONS, dim, generator).double())
+    encoder.attach(DECODERS[decoder](RELATIONS, dim, generator).double())
     with torch.no_grad():
         encoder.vectors.copy_(torch.randn(seen, dim, generator=generator))
     return encoder
@@ -84,7 +84,7 @@ def test_the_vector_is_the_minimum_of_the_written_formula(decoder, count, seed):
 def test_so_it_is_with_as_many_numbers_and_negatives_as_in_use():
     generator = torch.Generator().manual_seed(0)
     encoder = encoder_of(seen=600, dim=200).float()
-    encoder.attach(make_decoder("complex", RELATIONS, 200, generator))
+    encoder.attach(DECODERS["complex"](RELATIONS, 200, generator))
     with torch.no_grad():
         encoder.vectors.mul_(0.35)
         decoder_of(encoder).vectors.copy_(torch.randn(RELATIONS, 200, generator=generator) * 0.35)
@@ -108,7 +108,7 @@ def test_so_it_is_with_as_many_numbers_and_negatives_as_in_use():
 def test_the_number_of_threads_does_not_matter():
     generator, seen, dim = torch.Generator().manual_seed(0), 3_000, 200
     encoder = encoder_of(seen=seen, dim=dim).float()
-    encoder.attach(make_decoder("complex", RELATIONS, dim, generator))
+    encoder.attach(DECODERS["complex"](RELATIONS, dim, generator))
     encoder.draw_negatives(torch.arange(seen), generator)
     rng, found = np.random.default_rng(0), []
     facts = [(int(rng.integers(2 * RELATIONS)), int(rng.integers(seen)), 1.0) for _ in range(800)]
@@ -378,9 +378,9 @@ def test_cubes_of_complex_numbers_are_those_of_their_sizes():
 
 
 def test_a_decoder_whose_scores_are_not_linear_is_refused():
-    encoder = make_encoder("foldin", SEEN, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0))
+    encoder = ENCODERS["foldin"](SEEN, RELATIONS, DIM, 0.0, torch.Generator().manual_seed(0))
     with pytest.raises(TypeError, match="only scores that are linear"):
-        encoder.attach(make_decoder("transe", RELATIONS, DIM, torch.Generator().manual_seed(0)))
+        encoder.attach(DECODERS["transe"](RELATIONS, DIM, torch.Generator().manual_seed(0)))
 
 
 def test_the_decoder_is_no_part_of_the_encoder():

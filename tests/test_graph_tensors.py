@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from newcomer.graph import Graph, Overlay, TripleArray
-from newcomer.models.embedding.decoders import make_decoder
+from newcomer.models.embedding.decoders import DECODERS
 from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings, build_graph_tensors
-from newcomer.models.embedding.registry import ENCODERS, make_encoder
+from newcomer.models.embedding.registry import ENCODERS
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
 from nn_oracle import edges_of, lists_of, one_thread
@@ -69,8 +69,8 @@ def test_an_entity_with_a_hidden_fact_is_as_in_a_graph_without_it(name):
     """A degree that still counts the edge would tell that it is there."""
     graph, _ = inferred(0)
     training = build_graph_tensors(graph, ENTITIES, None, CPU)
-    encoder = make_encoder(name, ENTITIES, RELATIONS, 4, 0.0, torch.Generator().manual_seed(0)).double()
-    encoder.attach(make_decoder("distmult", RELATIONS, 4, torch.Generator().manual_seed(0)).double())
+    encoder = ENCODERS[name](ENTITIES, RELATIONS, 4, 0.0, torch.Generator().manual_seed(0)).double()
+    encoder.attach(DECODERS["distmult"](RELATIONS, 4, torch.Generator().manual_seed(0)).double())
     encoder.prepare(training.edges(all_ones(training)), 0)
     for number in range(len(graph)):
         weights = all_ones(training)

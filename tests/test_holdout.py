@@ -169,8 +169,8 @@ class TripleOracle:
 
 def test_who_tells_true_from_false_is_judged_so():
     exam = hold_out_newcomers(labelled_town("subject"), settings("training.validation_rate=100"))
-    assert exam.judge(TripleOracle(exam, 1.0), 0) == {"auc": 1.0, "accuracy": 1.0}
-    upside_down = exam.judge(TripleOracle(exam, -1.0), 0)
+    assert exam.classification_metrics(TripleOracle(exam, 1.0), 0) == {"auc": 1.0, "accuracy": 1.0}
+    upside_down = exam.classification_metrics(TripleOracle(exam, -1.0), 0)
     assert upside_down["auc"] == 0.0 and upside_down["accuracy"] < 0.7
 
 
@@ -190,9 +190,9 @@ def test_a_graph_too_small_to_hold_anyone_out_says_what_to_do(train):
 
 def test_a_scorer_that_knows_everything_passes():
     exam = hold_out_newcomers(DATASET, settings())
-    figures = exam.grade(Oracle(exam.dataset.known()))
+    figures = exam.ranking_metrics(Oracle(exam.dataset.known()))
     assert figures == {"mrr": 1.0, "hits@1": 1.0, "hits@3": 1.0, "hits@10": 1.0, "mr": 1.0}
-    assert exam.grade(Oracle(exam.dataset.observed))["mrr"] < 0.5
+    assert exam.ranking_metrics(Oracle(exam.dataset.observed))["mrr"] < 0.5
 
 
 def test_with_all_that_is_true_there_is_a_second_filter():
@@ -200,6 +200,6 @@ def test_with_all_that_is_true_there_is_a_second_filter():
     full = world(train=[*parts()["train"], *more]).known()
     exam = hold_out_newcomers(DATASET, settings(), full)
     assert exam.full is not None and exam.full.entities == exam.dataset.entities
-    figures = exam.grade(Oracle(align(full, exam.dataset)))
+    figures = exam.ranking_metrics(Oracle(align(full, exam.dataset)))
     assert set(figures) == {*MEASURED, *(f"full_{name}" for name in MEASURED)}
     assert figures["full_mrr"] == 1.0 and figures["mrr"] < 1.0

@@ -10,8 +10,16 @@ import torch
 
 from conftest import complaint, without_rights
 from newcomer.errors import InputError, OutputError
-from newcomer.training.checkpoint import Identity, RunState
-from newcomer.training.journal import CHECKPOINT, METRICS, has_checkpoint, in_use, opened, remove_training
+from newcomer.training.checkpoint import (
+    CHECKPOINT,
+    METRICS,
+    Identity,
+    RunState,
+    has_checkpoint,
+    in_use,
+    opened,
+    remove_training,
+)
 from test_locks import another_process
 from training_world import settings, world
 

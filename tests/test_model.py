@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 
 from newcomer.models.edges import Edges
-from newcomer.models.embedding.decoders import DECODERS, make_decoder
+from newcomer.models.embedding.decoders import DECODERS
 from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.model import Model, Negatives
-from newcomer.models.embedding.registry import make_encoder
+from newcomer.models.embedding.registry import ENCODERS
 from nn_oracle import ENCODER_DECODERS, random_edges
 
 DIM, RELATIONS, SEEN = 4, 3, 7
@@ -24,8 +24,8 @@ every_pair = pytest.mark.parametrize(("encoder", "decoder"), ENCODER_DECODERS)
 
 def model_of(encoder: str, decoder: str = "complex", answers_by_input: bool = False) -> tuple[Model, Edges]:
     generator, edges = torch.Generator().manual_seed(0), random_edges(0)
-    encoding = make_encoder(encoder, SEEN, RELATIONS, DIM, 0.0, generator).double()
-    model = Model(encoding, make_decoder(decoder, RELATIONS, DIM, generator), answers_by_input).double()
+    encoding = ENCODERS[encoder](SEEN, RELATIONS, DIM, 0.0, generator).double()
+    model = Model(encoding, DECODERS[decoder](RELATIONS, DIM, generator), answers_by_input).double()
     encoding.prepare(edges, 0)
     return model, edges
 

@@ -22,10 +22,9 @@ from newcomer.models.trained import StoredNewcomers
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.training import pipeline as fitting
 from newcomer.training import runtime as conditions
-from newcomer.training.checkpoint import Figures, RunState
+from newcomer.training.checkpoint import CHECKPOINT, METRICS, Figures, RunState
 from newcomer.training.embedding import EpochReport, Trainer
 from newcomer.training.holdout import HoldOut
-from newcomer.training.journal import CHECKPOINT, METRICS
 from newcomer.training.pipeline import Fitted, Listener, fit, is_due
 from newcomer.training.preparation import Prepared
 from nn_oracle import one_thread
@@ -51,7 +50,7 @@ def phases(fitted: Fitted) -> list[tuple[str, int]]:
 def rigged(monkeypatch: pytest.MonkeyPatch, sequence: list[float]) -> None:
     """Exams that end as told, whatever the model says; the rules' own comes first."""
     figures = iter([0.5, *sequence])
-    monkeypatch.setattr(HoldOut, "grade", lambda *_: {"mrr": next(figures), "mr": 1.0})
+    monkeypatch.setattr(HoldOut, "ranking_metrics", lambda *_: {"mrr": next(figures), "mr": 1.0})
 
 
 def test_a_search_then_a_final_fit_of_as_many_epochs():
@@ -149,7 +148,7 @@ def interrupted(folder: Path, at: list[int], config: Config, dataset: InductiveD
 @pytest.mark.parametrize("at", [[n] for n in range(1, TOTAL + 1)] + [[1] * TOTAL, [2, 3], [4, 1, 1]])
 def test_a_run_ends_with_the_same_weights_wherever_it_was_interrupted(tmp_path, monkeypatch, at):
     grades = {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.3}
-    model_grade = HoldOut.grade
+    model_grade = HoldOut.ranking_metrics
 
     def grade(exam: HoldOut, scorer: object) -> dict[str, float]:
         figures = model_grade(exam, scorer)  # type: ignore[arg-type]
@@ -162,7 +161,7 @@ def test_a_run_ends_with_the_same_weights_wherever_it_was_interrupted(tmp_path, 
         made(run, *arguments)
         states.append(run.state)
 
-    monkeypatch.setattr(HoldOut, "grade", grade)
+    monkeypatch.setattr(HoldOut, "ranking_metrics", grade)
     monkeypatch.setattr(fitting._Run, "__init__", noted)
     config = settings("training.validate_every=1", "model.dropout=0.2")
     whole = fit(DATASET, config, folder=tmp_path / "whole")

@@ -14,7 +14,8 @@ from newcomer.errors import DatasetError
 from newcomer.graph import Graph, Overlay, TripleArray
 from newcomer.models.propagation import network as propagating
 from newcomer.models.propagation.network import DIM, KEPT, Propagation
-from newcomer.models.propagation.scorer import PropagationScorer, propagation_of, propagation_weights
+from newcomer.models.propagation.scorer import PropagationScorer
+from newcomer.models.serialisation import PROPAGATION, part_weights, propagation_of
 from newcomer.predictor import Predictor
 from newcomer.training.pipeline import Fitted, fit
 from nn_oracle import one_thread
@@ -144,9 +145,9 @@ def test_the_number_of_threads_does_not_matter(sparse):
 def test_weights_that_are_read_again_give_the_same_network():
     for sparse in (False, True):
         network = network_of(RELATIONS, sparse, known=2)
-        again = propagation_of(propagation_weights(network), RELATIONS)
+        again = propagation_of(part_weights(PROPAGATION, network), RELATIONS)
         assert again is not None and again.is_sparse is sparse and not again.training
-        stored, wanted = propagation_weights(again), propagation_weights(network)
+        stored, wanted = part_weights(PROPAGATION, again), part_weights(PROPAGATION, network)
         assert stored.keys() == wanted.keys() and all(np.array_equal(stored[name], wanted[name]) for name in wanted)
         facts = {(0, 0, 1), (6, 0, 1), (6, 1, 2)}
         overlay = overlay_of(facts)
@@ -155,14 +156,16 @@ def test_weights_that_are_read_again_give_the_same_network():
 
 
 def test_weights_of_other_relations_are_refused():
-    stored = propagation_weights(Propagation(3, torch.Generator().manual_seed(0)))
+    stored = part_weights(PROPAGATION, Propagation(3, torch.Generator().manual_seed(0)))
     assert propagation_of({"ensemble": stored["propagation.known_relations"]}, 3) is None
-    with pytest.raises(DatasetError, match=r"the propagation network does not fit the relations .*; train again"):
+    with pytest.raises(
+        DatasetError, match=r"the propagation network does not fit the relations .*; train"
+    ):
         propagation_of(stored, 4)
 
 
 def test_nobody_elses_random_numbers_are_drawn():
-    stored = propagation_weights(Propagation(3, torch.Generator().manual_seed(0)))
+    stored = part_weights(PROPAGATION, Propagation(3, torch.Generator().manual_seed(0)))
     torch.manual_seed(5)
     first = torch.rand(3)
     torch.manual_seed(5)

@@ -22,7 +22,7 @@ from newcomer.reproduction.sources import Sources, note_about, original_of
 from newcomer.reproduction.stored import changed_settings, read_result, read_results, write_result
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker, RuleScorer
-from newcomer.training.journal import CHECKPOINT, claimed
+from newcomer.training.checkpoint import CHECKPOINT, claimed
 from nn_oracle import one_thread
 from reproduction_world import make_data, runner, small_cells
 from training_world import StopAfter, Stopped, world

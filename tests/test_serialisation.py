@@ -14,6 +14,7 @@ from newcomer.graph import Ids, InductiveDataset
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.models.engine import InferenceEngine, SnapshotScorer
 from newcomer.models.features import FEATURES
+from newcomer.models.grounding import ground_seen
 from newcomer.models.serialisation import (
     BESIDE,
     ENSEMBLE,
@@ -23,7 +24,6 @@ from newcomer.models.serialisation import (
     load_engine,
     load_model,
     weights_of,
-    with_neighbors,
 )
 from newcomer.models.trained import StoredNewcomers
 from newcomer.predictor import Predictor
@@ -103,13 +103,14 @@ SETTINGS = [
 def test_what_is_stored_is_what_would_be_inferred_again(tmp_path, changes):
     bundle = stored(fit(DATASET, settings("training.epochs=1", "rules.walks=200", *changes)), tmp_path / "m")
     bare = {name: value for name, value in bundle.weights.items() if name in (LABELS, ENSEMBLE) or name not in BESIDE}
-    old = replace(bundle, neighbors=None, newcomer_neighbors=None, weights=bare)  # as the first format had it
-    assert bundle.neighbors is not None and same_reasons(bundle.neighbors, with_neighbors(old).neighbors)
+    old = replace(bundle, newcomer_neighbors=None, weights=bare)
+    again = ground_seen(bundle.rules, bundle.observed, bundle.config)
+    assert bundle.neighbors is not None and same_reasons(bundle.neighbors, again)
     quick, slow = Predictor(bundle, threads=1), Predictor(old, threads=1)
     assert quick.newcomers == slow.newcomers and len(quick.newcomers) == 4
-    arrived, again = (one.engine.with_virtual_neighbors(one.engine.initial.members[0].encoded) for one in (quick, slow))
-    assert arrived.virtual is not None and len(arrived.virtual) and same_reasons(arrived.virtual, again.virtual)
-    np.testing.assert_allclose(arrived.labels, again.labels, atol=1e-6)
+    arrived, inferred = (one.engine.with_virtual_neighbors(one.engine.initial.members[0].encoded) for one in (quick, slow))
+    assert arrived.virtual is not None and len(arrived.virtual) and same_reasons(arrived.virtual, inferred.virtual)
+    np.testing.assert_allclose(arrived.labels, inferred.labels, atol=1e-6)
     for name in ("q0", "q3", "p01", "city1"):
         assert [n.fact for n in quick.neighbors(name)] == [n.fact for n in slow.neighbors(name)]
         for relation in range(2 * len(quick.relations)):
@@ -140,9 +141,9 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     bundle = stored(fitted, tmp_path / "m")
     assert set(weights_of(fitted.model)) | set(BESIDE) - {ENSEMBLE, NEWCOMER_VECTORS} == set(bundle.weights)
     fewer = {name: value for name, value in bundle.weights.items() if name != LABELS}
-    assert "has labels for 0 virtual triples" in str(complaint(load_model, replace(bundle, weights=fewer)))
+    assert "the model has no labels" in str(complaint(load_model, replace(bundle, weights=fewer)))
     short = {**bundle.weights, NEWCOMER_LABELS: bundle.weights[NEWCOMER_LABELS][:-1]}
-    assert "has newcomer_labels" in str(complaint(Predictor, replace(bundle, weights=short)))
+    assert "newcomer_labels, but needs" in str(complaint(Predictor, replace(bundle, weights=short)))
     cut = {**bundle.weights, "encoder.vectors": bundle.weights["encoder.vectors"][:-1]}
     assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=cut)))
     lost = {name: value for name, value in bundle.weights.items() if name != "encoder.vectors"}

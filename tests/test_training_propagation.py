@@ -12,11 +12,10 @@ from newcomer.graph import InductiveDataset, Overlay
 from newcomer.models.propagation import gpu
 from newcomer.models.propagation import network as propagation_network
 from newcomer.models.propagation.network import Propagation
-from newcomer.models.propagation.scorer import PropagationScorer, propagation_of, propagation_weights
-from newcomer.models.serialisation import load_model
+from newcomer.models.propagation.scorer import PropagationScorer
+from newcomer.models.serialisation import PROPAGATION, load_model, part_weights, propagation_of
 from newcomer.training import propagation as training
-from newcomer.training.checkpoint import began_with_propagation
-from newcomer.training.journal import CHECKPOINT
+from newcomer.training.checkpoint import CHECKPOINT, began_with_propagation
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.propagation import (
     WARM_STEPS,
@@ -104,9 +103,9 @@ def test_an_answer_without_any_edge_left_is_not_asked_for(monkeypatch):
     alone = [(f"x{i}", "r", f"y{i}") for i in range(6)]
     dataset = make_dataset(train=[*alone, ("y0", "s", "y1")], aux=[], test=[])
     trainer = Watched(dataset.observed, len(dataset.entities), 5, 0, CPU)
-    before = propagation_weights(trainer.network)["propagation.queries"].copy()
+    before = part_weights(PROPAGATION, trainer.network)["propagation.queries"].copy()
     assert trainer.step(0) == 0.0  # all facts are masked, so no entity has any
-    assert np.array_equal(propagation_weights(trainer.network)["propagation.queries"], before)
+    assert np.array_equal(part_weights(PROPAGATION, trainer.network)["propagation.queries"], before)
     trainer.batch_size = 1
     joined = set()
     for number in range(0, 14, 2):
@@ -163,7 +162,7 @@ def test_the_same_steps_in_one_go_and_with_a_break_give_the_same_bits(sparse):
     assert losses[:3] == losses_of(first, 0, 1, 2)
     second.restore(first.tensors())
     assert losses[3:] == losses_of(second, 3, 4, 5)
-    kept, wanted = (propagation_weights(one.network) for one in (second, whole))
+    kept, wanted = (part_weights(PROPAGATION, one.network) for one in (second, whole))
     assert all(np.array_equal(kept[name], wanted[name]) for name in wanted)
     assert losses_of(trainer_of(seed=1), 0) != losses[:1]
 
@@ -231,7 +230,7 @@ def test_a_gpu_learns_what_a_cpu_does_and_twice_the_same(monkeypatch, table_size
     found = losses_of(first, *range(20))
     assert found == losses_of(second, *range(20))
     assert found == pytest.approx(wanted, rel=0.05)
-    kept, again = (propagation_weights(one.network) for one in (first, second))
+    kept, again = (part_weights(PROPAGATION, one.network) for one in (first, second))
     assert all(np.array_equal(kept[name], again[name]) for name in kept)
 
 
@@ -263,7 +262,7 @@ def test_what_trains_on_a_cpu_is_sparse_and_stays_so():
     for number in range(trainer.steps):
         trainer.step(number)  # a fresh one gives entities beside the frontier the same scores in any case
     assert trainer.network.is_sparse
-    stored = propagation_weights(trainer.network)
+    stored = part_weights(PROPAGATION, trainer.network)
     again = propagation_of(stored, len(DATASET.relations))
     dense = propagation_of({**stored, "propagation.sparse": np.zeros(())}, len(DATASET.relations))
     assert again is not None and again.is_sparse and dense is not None and not dense.is_sparse
@@ -302,7 +301,7 @@ def test_a_fit_trains_weighs_and_stores_the_network():
     assert bundle.weights["ensemble"].shape == (3, 8)
     again = load_model(bundle).propagation
     assert again is not None
-    stored, trained = propagation_weights(again), propagation_weights(fitted.model.propagation)
+    stored, trained = part_weights(PROPAGATION, again), part_weights(PROPAGATION, fitted.model.propagation)
     assert stored.keys() == trained.keys() and all(np.array_equal(stored[name], trained[name]) for name in stored)
     # The final ones go on from those of the search, on everyone.
     found, alone = fitted_with("training.final_fit=no"), trainer_of(steps=6)
@@ -311,7 +310,7 @@ def test_a_fit_trains_weighs_and_stores_the_network():
     assert alone.steps == 2 == np.ceil(6 * WARM_STEPS)
     for number in range(alone.steps):
         alone.step(number)
-    assert all(np.array_equal(value, trained[name]) for name, value in propagation_weights(alone.network).items())
+    assert all(np.array_equal(value, trained[name]) for name, value in part_weights(PROPAGATION, alone.network).items())
 
 
 @pytest.mark.parametrize(
@@ -377,7 +376,7 @@ def test_learning_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, step, 
     resumed = fitted_with(folder=tmp_path, resume=True)
     assert weights(resumed) == weights(whole) and resumed.metrics == whole.metrics
     assert whole.model.propagation is not None and resumed.model.propagation is not None
-    kept, wanted = propagation_weights(resumed.model.propagation), propagation_weights(whole.model.propagation)
+    kept, wanted = (part_weights(PROPAGATION, one.model.propagation) for one in (resumed, whole))
     assert all(np.array_equal(kept[name], wanted[name]) for name in wanted)
 
 

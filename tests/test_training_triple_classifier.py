@@ -16,13 +16,12 @@ from newcomer.evaluation.alignment import scorer_for
 from newcomer.evaluation.classification import labelled, roc_auc
 from newcomer.evaluation.measure import Evaluation, classify_test, classify_with_probabilities
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, concatenate
-from newcomer.models.bundle import read_bundle, write_bundle
+from newcomer.models.bundle import Weights, read_bundle, write_bundle
 from newcomer.models.pair_features import Features, PairFeatures
+from newcomer.models.serialisation import TRIPLE_CLASSIFIER, part_weights, triple_classifier_of
 from newcomer.models.triple_classifier import (
     TripleClassifier,
     TripleClassifierScorer,
-    triple_classifier_of,
-    triple_classifier_weights,
 )
 from newcomer.predictor import Predictor
 from newcomer.training import triple_classifier as training
@@ -105,15 +104,26 @@ def test_a_classifier_learns_what_goes_together_though_facts_have_twins():
     assert roc_auc(scores, probabilities) > 0.95
 
 
+def learned(graph: Graph, seed: int) -> Weights:
+    corruption = Corruption(0.5, type_constrained=False)
+    return part_weights(TRIPLE_CLASSIFIER, learn_triple_classifier(graph, corruption, seed))
+
+
 def test_the_same_seed_gives_the_same_classifier_whatever_was_drawn_before():
     graph = make_dataset(**town(40)).observed
-    first = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=3))
+    first = part_weights(
+        TRIPLE_CLASSIFIER, learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=3)
+    )
     torch.rand(7)
     state = torch.random.get_rng_state()
-    again = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=3))
+    again = part_weights(
+        TRIPLE_CLASSIFIER, learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=3)
+    )
     assert torch.equal(torch.random.get_rng_state(), state)
     assert first.keys() == again.keys() and all(np.array_equal(first[name], again[name]) for name in first)
-    other = triple_classifier_weights(learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=4))
+    other = part_weights(
+        TRIPLE_CLASSIFIER, learn_triple_classifier(graph, Corruption(0.5, type_constrained=False), seed=4)
+    )
     assert not np.array_equal(
         first["triple_classifier.members.0.first.weight"], other["triple_classifier.members.0.first.weight"]
     )
@@ -127,7 +137,7 @@ def test_a_graph_of_one_pair_says_what_to_do():
 
 
 def test_weights_of_another_number_of_relations_are_refused():
-    weights = triple_classifier_weights(TripleClassifier(3, 29))
+    weights = part_weights(TRIPLE_CLASSIFIER, TripleClassifier(3, 29))
     assert triple_classifier_of({}, 3) is None and triple_classifier_of(weights, 3) is not None
     assert "train the model again" in str(complaint(triple_classifier_of, weights, 4))
 
@@ -140,7 +150,7 @@ def test_a_model_keeps_its_triple_classifier_and_its_thresholds(tmp_path: Path):
     assert bundle.thresholds is not None and bundle.thresholds.overall == found["overall"] and not found["made_up"]
     assert found["triples"] == len(dataset.valid) // 2  # half of valid is drawn, and nobody is lost
     expected = learn_triple_classifier(model.dataset.observed, corruption_of(dataset), seed=0)
-    assert triple_classifier_weights(expected).keys() <= bundle.weights.keys()
+    assert part_weights(TRIPLE_CLASSIFIER, expected).keys() <= bundle.weights.keys()
     scorer, test = scorer_for(bundle, dataset), dataset.test
     scores = scorer.triple_scores(test.heads, test.relations, test.tails)
     known = concatenate([dataset.observed.triples, dataset.auxiliary.triples])

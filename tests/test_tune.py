@@ -192,7 +192,7 @@ class Rigged(Watcher):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *figures: float) -> None:
         self.figures, self.now = figures, 0.0
-        monkeypatch.setattr(HoldOut, "grade", lambda *_: {"mrr": self.now, "mr": 1.0})
+        monkeypatch.setattr(HoldOut, "ranking_metrics", lambda *_: {"mrr": self.now, "mr": 1.0})
 
     def begins(self, place: int, goal: int, settings: Any) -> None:
         self.now = self.figures[place - 1]
@@ -368,7 +368,7 @@ def test_a_space_of_ones_own(put):
     space = load_space(str(path))
     assert space.name == "mine" and space.names == ("model.dim", "training.fanout") and space.grid_size() == 8
     assert with_settings(SMALL, {"training.fanout": "none"}).training.fanout is None
-    assert space_of("again", {"model": {"dim": space.to_dict()["model.dim"]}}).dimensions == space.dimensions[:1]
+    assert space_of("again", {"model": {"dim": space.stated["model.dim"]}}).dimensions == space.dimensions[:1]
 
 
 BAD_SPACES = [
@@ -439,7 +439,7 @@ def test_a_grid_has_every_value_once_and_ends_where_it_says(low, step, steps, wi
     assert space.grid_size() == len(points) == len({tuple(one.items()) for one in points}) == (steps + 1) * (widths + 1)
     assert {one["model.dim"] for one in points} == set(range(low, low + step * steps + 1, step))
     assert {one["model.dropout"] for one in points} == {round(width * place, 2) for place in range(widths + 1)}
-    assert space.to_dict() == {f"model.{name}": entry for name, entry in stated["model"].items()}
+    assert space.stated == {f"model.{name}": entry for name, entry in stated["model"].items()}
 
 
 def test_a_wide_range_is_counted_without_being_listed():

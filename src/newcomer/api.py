@@ -32,7 +32,7 @@ from newcomer.rules.files.rule_table import read_rules
 from newcomer.rules.mining import MiningPlan
 from newcomer.rules.mining import mine_rules as mine_by_plan
 from newcomer.rules.rule import RuleSet
-from newcomer.training.journal import has_checkpoint, in_use, remove_training
+from newcomer.training.checkpoint import has_checkpoint, in_use, remove_training
 from newcomer.training.pipeline import Fitted, Listener, fit
 
 Source = InductiveDataset | str | Path  # a data set, its folder or file, or its name
@@ -157,7 +157,7 @@ def evaluate(
     """
     started = time.monotonic()
     bundle = _bundle(model)
-    name = bundle.manifest.dataset_name
+    name = bundle.dataset_name
     data = _dataset(name if dataset is None else dataset)
     if not any_data:
         check_same_data(bundle, data, Path("the model"), data.name)

@@ -73,10 +73,10 @@ def check_one_data_set(runs: Sequence[Path], bundles: "Sequence[Bundle]") -> Non
     """Refuse models that were trained on different data."""
     from newcomer.errors import DatasetError, shown
 
-    first = bundles[0].manifest
+    first = bundles[0]
     for run, bundle in zip(runs, bundles, strict=True):
-        if bundle.manifest.dataset_hash != first.dataset_hash:
-            names = shown(bundle.manifest.dataset_name), shown(first.dataset_name)
+        if bundle.dataset_hash != first.dataset_hash:
+            names = shown(bundle.dataset_name), shown(first.dataset_name)
             content = " of other content" if names[0] == names[1] else ""
             raise DatasetError(
                 f"{run}: was trained on {names[0]}{content}, but {runs[0]} on {names[1]}; "

@@ -233,7 +233,7 @@ def data_of(
     from newcomer.errors import DatasetError, OptionError, shown
     from newcomer.evaluation.measure import check_same_data
 
-    name = bundle.manifest.dataset_name
+    name = bundle.dataset_name
     if data is None:
         try:
             locate(name)

@@ -110,7 +110,7 @@ def settings_of(
 @contextmanager
 def _resume_hint(folder: Path) -> Iterator[None]:
     """When a training is interrupted that can be resumed, print the command for it."""
-    from newcomer.training.journal import has_checkpoint, in_use
+    from newcomer.training.checkpoint import has_checkpoint, in_use
 
     try:
         yield

@@ -145,7 +145,7 @@ def scorer_for(
 ) -> AlignedModel:
     """A trained model ready to be asked about a data set: the engine of a predictor that knows the same facts."""
     alignment = Alignment.of(bundle, dataset)
-    model, stored = load_model(bundle, device, threads), load_newcomers(bundle, device)
+    model, stored = load_model(bundle, device), load_newcomers(bundle, device)
     if not alignment.is_stored(bundle):
         model, stored = replace(model, observed=alignment.observed), StoredNewcomers(alignment.facts)
     engine = InferenceEngine(model, stored, threads)

@@ -143,10 +143,9 @@ class ClassifiedTest:
 
 def check_same_data(bundle: Bundle, dataset: InductiveDataset, run: Path, place: str) -> None:
     """Refuse another data set than the one trained on."""
-    stated = bundle.manifest
-    if dataset_hash(dataset) != stated.dataset_hash:
+    if dataset_hash(dataset) != bundle.dataset_hash:
         raise DatasetError(
-            f"{place}: is not the data set {shown(stated.dataset_name)} that {run} was trained on (its content has "
+            f"{place}: is not the data set {shown(bundle.dataset_name)} that {run} was trained on (its content has "
             "another hash); name the place of that one with --data, or pass --any-data to evaluate on this one"
         )
 

@@ -139,7 +139,7 @@ def _circumstances(evaluation: Evaluation, seconds: float) -> Report:
         "decoder": config.model.decoder,
         "trained_on": evaluation.bundle.metrics.get("trained_on"),
         "dataset_sha256": dataset_hash(evaluation.dataset),
-        "trained_on_sha256": evaluation.bundle.manifest.dataset_hash,
+        "trained_on_sha256": evaluation.bundle.dataset_hash,
         "config_sha256": config_hash(config),
         "evaluation_seed": evaluation.seed,
         "versions": versions(),

@@ -22,17 +22,10 @@ class NeighborEncoder(Encoder):
     edges are used: with more, an evenly spread part.
     """
 
-    def __init__(
-        self,
-        num_seen: int,
-        num_relations: int,
-        dim: int,
-        dropout: float,
-        generator: torch.Generator,
-        max_neighbors: int = 64,
-    ) -> None:
+    max_neighbors = 64
+
+    def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__(num_seen, num_relations, dim, dropout, generator)
-        self.max_neighbors = max_neighbors
         self.normals = nn.Parameter(glorot(2 * num_relations, dim, generator))
         self._add_parameters(dim, generator)
 

@@ -2,7 +2,7 @@
 
 How much a feature counts depends on how much is known of the entity asked about, and on whether it is linked to the
 candidate: the weights are ``usual + few / n + linked * link`` where the entity has ``n`` facts. They are learned on
-held-out newcomers (`newcomer.training.ensemble_weights`). Since the score is a sum, each feature's part in an answer is
+held-out newcomers (`newcomer.training.ensemble`). Since the score is a sum, each feature's part in an answer is
 known exactly.
 """
 

@@ -11,16 +11,16 @@ The weights are those of the embedding and beside them, by name,
     propagation.*      those of the propagation network (`newcomer.models.propagation.scorer`)
     triple_classifier.*  those of the triple classifier (`newcomer.models.triple_classifier`)
 
-Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long; a model
-that was written without them is loaded by inferring them again.
+Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from newcomer.errors import DatasetError
 from newcomer.graph import TripleArray, about_newcomers, seen_count
@@ -31,30 +31,35 @@ from newcomer.models.engine import InferenceEngine
 from newcomer.models.ensemble import KINDS
 from newcomer.models.ensemble import Weights as EnsembleWeights
 from newcomer.models.features import feature_names
-from newcomer.models.grounding import ground_seen, limits_of
+from newcomer.models.grounding import limits_of
+from newcomer.models.pair_features import feature_count
 from newcomer.models.propagation.network import PREFIX as PROPAGATION
-from newcomer.models.propagation.scorer import propagation_of, propagation_weights
+from newcomer.models.propagation.network import Propagation
 from newcomer.models.trained import StoredNewcomers, TrainedModel
 from newcomer.models.triple_classifier import PREFIX as TRIPLE_CLASSIFIER
-from newcomer.models.triple_classifier import triple_classifier_of, triple_classifier_weights
+from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 LABELS, ENSEMBLE, SUPPORT = "labels", "ensemble", "support"
 NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS = "newcomer_labels", "newcomer_support", "newcomer_vectors"
+Part = TypeVar("Part", bound=nn.Module)
 BESIDE = (LABELS, ENSEMBLE, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS)
 
 
 def weights_of(model: TrainedModel) -> Weights:
     """All trained numbers by name, as arrays."""
-    found = _arrays({**model.embedding.state_dict(), LABELS: model.labels})
+    found = part_weights("", model.embedding) | _arrays({LABELS: model.labels})
     if model.weights is not None:
         found[ENSEMBLE] = model.weights
-    if model.propagation is not None:
-        found |= propagation_weights(model.propagation)
-    if model.triple_classifier is not None:
-        found |= triple_classifier_weights(model.triple_classifier)
+    for prefix, part in ((PROPAGATION, model.propagation), (TRIPLE_CLASSIFIER, model.triple_classifier)):
+        found |= {} if part is None else part_weights(prefix, part)
     return found
+
+
+def part_weights(prefix: str, part: nn.Module) -> dict[str, npt.NDArray[np.floating]]:
+    """The weights of a part of a model by name."""
+    return _arrays({f"{prefix}{name}": value for name, value in part.state_dict().items()})
 
 
 def _arrays(tensors: dict[str, Tensor]) -> dict[str, npt.NDArray[np.floating]]:
@@ -103,35 +108,22 @@ def _of_all(found: VirtualNeighbors, rules: RuleSet, chosen: npt.NDArray[np.intp
     return replace(found, rules=rules, grounding_rule=rows)
 
 
-def with_neighbors(bundle: Bundle, threads: int | None = None) -> Bundle:
-    """The bundle with the virtual neighbours of those trained on, inferred again where they were not stored."""
-    if bundle.neighbors is not None:
-        return bundle
-    return replace(bundle, neighbors=ground_seen(bundle.rules, bundle.observed, bundle.config, threads))
-
-
-def load_model(bundle: Bundle, device: torch.device | None = None, threads: int | None = None) -> TrainedModel:
+def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedModel:
     """The trained model of a folder."""
-    place, config = device or torch.device("cpu"), bundle.config
-    num_seen, bundle = seen_count(bundle.observed), with_neighbors(bundle, threads)
+    place, config, num_seen = device or torch.device("cpu"), bundle.config, seen_count(bundle.observed)
     graph = build_graph_tensors(bundle.observed, num_seen, bundle.neighbors, place)
     model = build_model(config.model, num_seen, bundle.observed.num_relations, config.seed)
-    labels = _beside(bundle, LABELS, place)
-    labels = torch.empty(0, device=place) if labels is None else labels
-    _check_count("labels for", labels, len(graph.virtual))
-    own = [
-        name for name in bundle.weights if name not in BESIDE and not name.startswith((TRIPLE_CLASSIFIER, PROPAGATION))
-    ]
-    try:
-        model.load_state_dict({name: torch.from_numpy(bundle.weights[name].copy()) for name in own})
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:160]
-        raise DatasetError(f"the weights do not fit the settings ({reason}); train the model again") from None
+    labels = _beside(bundle, LABELS, place, len(graph.virtual))
+    if labels is None:
+        raise DatasetError(f"the model has no {LABELS}; train it again with this version")
+    others = {name for name in bundle.weights if name.startswith((TRIPLE_CLASSIFIER, PROPAGATION))}
+    own = {name: value for name, value in bundle.weights.items() if name not in {*BESIDE, *others}}
+    _load(model, own, "the weights do not fit the settings")
     return TrainedModel(
         config,
         bundle.observed,
         bundle.rules,
-        model.to(place).eval(),
+        model.to(place),
         graph,
         labels,
         bundle.neighbors,
@@ -140,6 +132,38 @@ def load_model(bundle: Bundle, device: torch.device | None = None, threads: int 
         propagation_of(bundle.weights, bundle.observed.num_relations),
         triple_classifier_of(bundle.weights, bundle.observed.num_relations),
     )
+
+
+def propagation_of(weights: Weights, num_relations: int) -> Propagation | None:
+    """The propagation network among stored weights, if there is one."""
+    own = _under(PROPAGATION, weights)
+    if not own:
+        return None
+    network = Propagation(num_relations, torch.Generator())
+    return _load(network, own, "the propagation network does not fit the relations")
+
+
+def triple_classifier_of(weights: Weights, num_relations: int) -> TripleClassifier | None:
+    """The triple classifier among stored weights, if there is one."""
+    own = _under(TRIPLE_CLASSIFIER, weights)
+    if not own:
+        return None
+    classifier = TripleClassifier(num_relations, feature_count(num_relations))
+    return _load(classifier, own, "the triple classifier does not fit the relations")
+
+
+def _under(prefix: str, weights: Weights) -> Weights:
+    return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+
+
+def _load(part: Part, weights: Weights, problem: str) -> Part:
+    """The part with these weights, ready to be asked."""
+    try:
+        part.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in weights.items()})
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise DatasetError(f"{problem} ({reason}); train the model again") from None
+    return part.eval()
 
 
 def load_newcomers(bundle: Bundle, device: torch.device | None = None) -> StoredNewcomers:
@@ -152,23 +176,14 @@ def load_newcomers(bundle: Bundle, device: torch.device | None = None) -> Stored
         return StoredNewcomers(facts)
     labels = _beside(bundle, NEWCOMER_LABELS, place, len(virtual))
     support = _beside(bundle, NEWCOMER_SUPPORT, place, len(virtual))
-    return StoredNewcomers(facts, virtual, labels, support, _stored_vectors(bundle, place))
+    count = len(bundle.observed.entities) - seen_count(bundle.observed)
+    vectors = _beside(bundle, NEWCOMER_VECTORS, place, count, bundle.config.model.dim)  # as they were solved for
+    return StoredNewcomers(facts, virtual, labels, support, vectors)
 
 
 def load_engine(bundle: Bundle, device: torch.device | None = None, threads: int | None = None) -> InferenceEngine:
     """The inference engine of a folder, with the newcomers that the model was written with."""
-    return InferenceEngine(load_model(bundle, device, threads), load_newcomers(bundle, device), threads)
-
-
-def _stored_vectors(bundle: Bundle, device: torch.device) -> Tensor | None:
-    """(newcomers, d): the stored newcomers as they were solved for when the model was written, if they were."""
-    vectors = _beside(bundle, NEWCOMER_VECTORS, device)
-    expected = len(bundle.observed.entities) - seen_count(bundle.observed), bundle.config.model.dim
-    if vectors is not None and vectors.shape != expected:
-        shape = " x ".join(map(str, vectors.shape))
-        wanted = f"{expected[0]} x {expected[1]}"
-        raise DatasetError(f"the model has {NEWCOMER_VECTORS} of {shape}, not {wanted}; train it again")
-    return vectors
+    return InferenceEngine(load_model(bundle, device), load_newcomers(bundle, device), threads)
 
 
 def _ensemble_weights_of(bundle: Bundle) -> EnsembleWeights | None:
@@ -183,19 +198,12 @@ def _ensemble_weights_of(bundle: Bundle) -> EnsembleWeights | None:
     return found
 
 
-def _beside(bundle: Bundle, name: str, device: torch.device, count: int | None = None) -> Tensor | None:
-    """One of the tensors that are stored beside the weights, if it is there; of so many numbers."""
+def _beside(bundle: Bundle, name: str, device: torch.device, *shape: int) -> Tensor | None:
+    """One of the tensors that are stored beside the weights, if it is there."""
     if name not in bundle.weights:
         return None
     found = torch.from_numpy(bundle.weights[name].copy()).to(device)
-    if count is not None:
-        _check_count(name, found, count)
+    if found.shape != shape:
+        counts, wanted = (" x ".join(map(str, one)) or "1" for one in (found.shape, shape))
+        raise DatasetError(f"the model has {counts} {name}, but needs {wanted}; train it again with this version")
     return found
-
-
-def _check_count(what: str, values: Tensor, count: int) -> None:
-    if values.shape != (count,):
-        raise DatasetError(
-            f"the model has {what} {len(values):,} virtual triples, but its rules infer {count:,}; "
-            "train it again with this version"
-        )

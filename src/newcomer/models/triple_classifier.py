@@ -1,16 +1,13 @@
 """The triple classifier: small networks that tell from features of a pair whether a relation holds between the two."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.errors import DatasetError
 from newcomer.graph import Graph, Ids
-from newcomer.models.pair_features import PairFeatures, feature_count
+from newcomer.models.pair_features import PairFeatures
 
 MEMBERS, HIDDEN, RELATION = 4, 128, 16
 DROPPED = 0.1
@@ -79,26 +76,3 @@ class TripleClassifierScorer:
             with torch.no_grad():
                 found[part] = self.classifier(features, torch.from_numpy(relations[part].astype(np.int64))).numpy()
         return found
-
-
-def triple_classifier_weights(classifier: TripleClassifier) -> dict[str, npt.NDArray[np.floating]]:
-    """Its weights by name, as a model stores them."""
-    return {f"{PREFIX}{name}": value.numpy() for name, value in classifier.state_dict().items()}
-
-
-def triple_classifier_of(
-    weights: Mapping[str, npt.NDArray[np.floating]], num_relations: int
-) -> TripleClassifier | None:
-    """The triple classifier among a model's stored weights, if there is one."""
-    own = {name.removeprefix(PREFIX): value for name, value in weights.items() if name.startswith(PREFIX)}
-    if not own:
-        return None
-    classifier = TripleClassifier(num_relations, feature_count(num_relations))
-    try:
-        classifier.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in own.items()})
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:160]
-        raise DatasetError(
-            f"the triple classifier does not fit the relations ({reason}); train the model again"
-        ) from None
-    return classifier.eval()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import newcomer
-from newcomer.config import Config
+from newcomer.config import Config, config_hash
 from newcomer.errors import InputError, NewcomerError
 from newcomer.evaluation.measure import CLASSIFICATION, Evaluation, classify_with_probabilities, rank_test
 from newcomer.evaluation.ranking import RankingProtocol
@@ -35,8 +35,7 @@ from newcomer.reproduction.stored import (
     reduced_training,
     write_result,
 )
-from newcomer.training.checkpoint import Identity, read_checkpoint
-from newcomer.training.journal import CHECKPOINT, has_checkpoint, in_use, remove_training
+from newcomer.training.checkpoint import CHECKPOINT, Identity, has_checkpoint, in_use, read_checkpoint, remove_training
 from newcomer.training.pipeline import Fitted, Listener, fit
 
 WORK = ".work"
@@ -199,7 +198,7 @@ def _ready_model(folder: Path, cell: Cell, digest: str) -> Bundle | None:
         return None
     with suppress(NewcomerError):
         bundle = read_bundle(folder)
-        if (bundle.manifest.config_hash, bundle.manifest.dataset_hash) == (cell.settings_hash, digest):
+        if (config_hash(bundle.config), bundle.dataset_hash) == (cell.settings_hash, digest):
             return bundle
     return None
 

@@ -1,14 +1,14 @@
 """Learning what a model's scores are worth from the newcomers that were held out.
 
-*Answers*: the best candidates of every question of the exam, without those that the newcomer's facts state already; as
+*Answers*: the best candidates of every query of the hold-out, without those that the newcomer's facts state already; as
 they are shown to a user. Right is whatever the data set states: the drawn triple and any other observed or valid fact,
 also one that left the graph with the newcomers. What is true but not stated counts as wrong, so that a probability is
-chance that an answer would be found in the data.
+the chance that an answer would be found in the data.
 
-*Triples*: the drawn ones, and one made-up false one for each (`newcomer.evaluation.classification.corrupted`); of an
-exam with labels the triples as they are. *Thresholds* are found on the same triples.
+*Triples*: the drawn ones, and one made-up false one for each (`newcomer.evaluation.classification.corrupted`); of a
+hold-out with labels the triples as they are. *Thresholds* are found on the same triples.
 
-The model that is examined learned from the graph without the newcomers; the final one, whose scores are then read by
+The model that is asked learned from the graph without the newcomers; the final one, whose scores are then read by
 these curves, learned from all of it in the same way.
 """
 
@@ -22,7 +22,6 @@ from newcomer.evaluation.calibration import (
     AnswerRecorder,
     Answers,
     Calibration,
-    Curve,
     ask,
     classifier_evidence,
     fit_curve,
@@ -42,76 +41,69 @@ from newcomer.training.holdout import HoldOut
 
 
 def calibrate(
-    exam: HoldOut,
+    held_out: HoldOut,
     scorer: Scorer,
     source: InductiveDataset,
     shares: bool,
     seed: int,
-    judge: TripleScorer | None = None,
+    classifier: TripleScorer | None = None,
 ) -> dict[str, Any]:
-    """What a scorer's answers to an exam were worth, as a model keeps it; ``source`` is what the exam was cut from.
+    """How often answers about held-out newcomers were right, as a model keeps it; ``source`` is what they are from.
 
-    Where there is a ``judge``, triples are left to it.
+    Where there is a triple ``classifier``, triples are left to it.
     """
-    true = _true(exam, source)
-    heard = AnswerRecorder(scorer, exam.dataset, true, shares)
-    for _ in ask(heard, exam.queries.entity, exam.queries.relation, len(exam.dataset.entities)):
+    true = _true(held_out, source)
+    recorder = AnswerRecorder(scorer, held_out.dataset, true, shares)
+    for _ in ask(recorder, held_out.queries.entity, held_out.queries.relation, len(held_out.dataset.entities)):
         pass
-    answers = heard.answers()
+    answers = recorder.answers()
     curve = fit_curve(answers.evidence, answers.right, answers.relation, answers.question)
-    triples = _triples_curve(exam, scorer, judge, exam_triples(exam, source, seed))
-    return Calibration(curve, triples, first_right(answers, exam.dataset)).to_dict(exam.dataset.relations)
+    triples, of_triples = held_out_triples(held_out, source, seed), None
+    if triples is not None and triples.labels is not None:
+        if classifier is None:
+            evidence = triple_evidence(held_out.dataset, scorer, triples)
+        else:
+            evidence = classifier_evidence(classifier.triple_scores(triples.heads, triples.relations, triples.tails))
+        of_triples = fit_curve(evidence, triples.labels > 0, triples.relations, np.arange(len(triples)))
+    return Calibration(curve, of_triples, first_right(answers, held_out.dataset)).to_dict(held_out.dataset.relations)
 
 
-def _true(exam: HoldOut, source: InductiveDataset) -> Graph:
-    """All that the data set states about those in the exam; neither test nor the data set's own newcomers."""
+def _true(held_out: HoldOut, source: InductiveDataset) -> Graph:
+    """All that the data set states about those in the hold-out; neither test nor the data set's own newcomers."""
     stated = concatenate([source.observed.triples, source.valid.positives])
-    return align(Graph.build(source.entities, source.relations, stated), exam.dataset)
+    return align(Graph.build(source.entities, source.relations, stated), held_out.dataset)
 
 
-def _triples_curve(
-    exam: HoldOut, scorer: Scorer, judge: TripleScorer | None, triples: TripleArray | None
-) -> Curve | None:
-    """None where no false triple can be made up: everything is stated."""
-    if triples is None or triples.labels is None:
-        return None
-    if judge is None:
-        evidence = triple_evidence(exam.dataset, scorer, triples)
-    else:
-        evidence = classifier_evidence(judge.triple_scores(triples.heads, triples.relations, triples.tails))
-    return fit_curve(evidence, triples.labels > 0, triples.relations, np.arange(len(triples)))
-
-
-def exam_triples(exam: HoldOut, source: InductiveDataset, seed: int) -> TripleArray | None:
-    """True and false triples of an exam; None where no false one can be made up."""
-    if exam.has_labels:
-        return exam.dataset.test
-    drawn = exam.dataset.test.take(np.unique(exam.queries.triple)).positives
+def held_out_triples(held_out: HoldOut, source: InductiveDataset, seed: int) -> TripleArray | None:
+    """True and false triples of a hold-out; None where no false one can be made up."""
+    if held_out.has_labels:
+        return held_out.dataset.test
+    drawn = held_out.dataset.test.take(np.unique(held_out.queries.triple)).positives
     try:
-        made_up = corrupted(exam.dataset, drawn, np.random.default_rng([seed, 3]))
+        made_up = corrupted(held_out.dataset, drawn, np.random.default_rng([seed, 3]))
     except DatasetError:
         return None
-    true = _true(exam, source)
+    true = _true(held_out, source)
     made_up = made_up.take(~true.contains(made_up.heads, made_up.relations, made_up.tails))
     both = concatenate([drawn, made_up])
     labels = (np.arange(len(both)) < len(drawn)).astype(np.int8)
     return TripleArray(both.heads, both.relations, both.tails, labels)
 
 
-def newcomer_thresholds(exam: HoldOut, scorer: TripleScorer, source: InductiveDataset, seed: int) -> dict[str, Any]:
+def newcomer_thresholds(held_out: HoldOut, scorer: TripleScorer, source: InductiveDataset, seed: int) -> dict[str, Any]:
     """From which score on triples about those held out count as true, and how that was found; empty if it cannot be."""
-    triples = exam_triples(exam, source, seed)
+    triples = held_out_triples(held_out, source, seed)
     if triples is None or triples.labels is None or len(np.unique(triples.labels)) < 2:
         return {}
-    scores = checked_scores(exam.dataset, scorer, triples)
+    scores = checked_scores(held_out.dataset, scorer, triples)
     found = thresholds_of(triples, scores)
     if not np.isfinite([found.overall, *found.relations.values()]).all():
         return {}  # where scores are not finite, no cut between them is
     return {
         "overall": found.overall,
-        "relations": found.by_name(exam.dataset.relations),
+        "relations": found.by_name(held_out.dataset.relations),
         "triples": len(triples),
-        "made_up": not exam.has_labels,
+        "made_up": not held_out.has_labels,
         **cross_fitted(triples, scores, np.random.default_rng([seed, 5])),
     }
 

@@ -1,6 +1,12 @@
-"""Checkpoints: one safetensors file from which a training goes on as if it had never stopped.
+"""The folder of a training while it runs, from which it goes on as if it had never stopped.
 
-The file holds the weights, the optimiser's state, the labels, and the best weights and labels so far; its header holds,
+    checkpoint.safetensors   everything that the next epoch depends on
+    metrics.jsonl            one JSON object an epoch; always as long as the checkpoint's history
+    tensorboard/             the same metrics, where the package tensorboard is installed
+
+One process at a time may work in such a folder. Without a folder nothing is kept.
+
+The checkpoint holds the weights, the optimiser's state, the labels, and the best weights and labels so far; its header,
 as JSON, the `RunState` and the `Identity`: which settings, data and rules it belongs to. It is written beside the old
 one, brought to disk and then put in its place: a power cut leaves the old one or the new one. Nothing is unpickled.
 """
@@ -8,8 +14,9 @@ one, brought to disk and then put in its place: a power cut leaves the old one o
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +31,7 @@ from newcomer import __version__
 from newcomer.config import Config, flat_settings
 from newcomer.errors import InputError, OutputError, shown
 from newcomer.graph import InductiveDataset
+from newcomer.locks import locked
 from newcomer.models.bundle import dataset_hash
 from newcomer.rules.rule import COLUMNS, RuleSet
 from newcomer.training.embedding import Trainer
@@ -34,6 +42,10 @@ HEADER = "newcomer"
 MINED = "mined"
 START_ANEW = "start anew with --force"
 BEST, OPTIMISER = "best.", "optimiser."
+CHECKPOINT = "checkpoint.safetensors"
+METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
+OWN = {CHECKPOINT, METRICS, TENSORBOARD, f".{CHECKPOINT}.partial", f".{METRICS}.partial"}
 
 Tensors = dict[str, Tensor]
 Figures = dict[str, Any]
@@ -100,15 +112,33 @@ def model_tensors(trainer: Trainer) -> Tensors:
 
 def trainer_tensors(trainer: Trainer) -> Tensors:
     """Copies of everything that the next epoch depends on."""
-    state = trainer.optimiser.state_dict()["state"]
-    named = {f"{OPTIMISER}{place}.{name}": value for place, kept in state.items() for name, value in kept.items()}
-    return model_tensors(trainer) | {name: value.detach().cpu().clone() for name, value in named.items()}
+    return model_tensors(trainer) | optimiser_tensors(OPTIMISER, trainer.optimiser)
+
+
+def optimiser_tensors(prefix: str, optimiser: torch.optim.Optimizer) -> Tensors:
+    """Copies of an optimiser's state, on the CPU."""
+    state = optimiser.state_dict()["state"]
+    named = {f"{prefix}{place}.{name}": value for place, kept in state.items() for name, value in kept.items()}
+    return {name: value.detach().cpu().clone() for name, value in named.items()}
+
+
+def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimiser the state of `optimiser_tensors`."""
+    state: dict[int, Tensors] = {}
+    for key, value in under(prefix, tensors).items():
+        place, name = key.split(".", 1)
+        state.setdefault(int(place), {})[name] = value.clone()
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def restore_model(trainer: Trainer, tensors: Tensors) -> None:
     """Give a trainer the weights and labels of `model_tensors`."""
-    weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-    trainer.model.load_state_dict(weights)
+    trainer.model.load_state_dict(under("model.", tensors))
     if tensors["labels"].shape != trainer.labels.shape:
         raise ValueError(f"{len(tensors['labels'])} labels for {len(trainer.labels)} virtual triples")
     trainer.labels = tensors["labels"].to(trainer.device, copy=True)
@@ -117,12 +147,7 @@ def restore_model(trainer: Trainer, tensors: Tensors) -> None:
 def restore_trainer(trainer: Trainer, tensors: Tensors) -> None:
     """Give a fresh trainer everything of `trainer_tensors`."""
     restore_model(trainer, tensors)
-    state: dict[int, Tensors] = {}
-    for key, value in tensors.items():
-        if key.startswith(OPTIMISER):
-            place, name = key.removeprefix(OPTIMISER).split(".", 1)
-            state.setdefault(int(place), {})[name] = value.clone()
-    trainer.optimiser.load_state_dict({**trainer.optimiser.state_dict(), "state": state})
+    restore_optimiser(OPTIMISER, trainer.optimiser, tensors)
 
 
 def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: Tensors) -> None:
@@ -219,3 +244,136 @@ def _check_identity(path: Path, found: Mapping[str, Any], wanted: Identity) -> N
 
 def _about_rules(rules: str) -> str:
     return "rules that it mined" if rules == MINED else f"the given rules of SHA-256 {rules[:12]}"
+
+
+class Journal:
+    """The state of a run, and the folder that it is saved in, if any."""
+
+    def __init__(self, folder: Path | None, identity: Identity, state: RunState, tensors: Tensors) -> None:
+        self.folder, self.identity, self.state, self.tensors = folder, identity, state, tensors
+        self._board: Any = None
+
+    def open(self) -> None:
+        """Make the lines of metrics agree with the checkpoint's history."""
+        if self.folder is None:
+            return
+        partial = self.folder / f".{METRICS}.partial"
+        try:
+            partial.write_text("".join(map(_line, self.state.history)), encoding="utf-8")
+            partial.replace(self.folder / METRICS)
+        except OSError as error:
+            raise _unwritable(self.folder / METRICS, error) from None
+        self._board = _tensorboard(self.folder / TENSORBOARD, len(self.state.history))
+
+    def save(self, record: Figures, tensors: Tensors) -> None:
+        """Save the state after an epoch; the record of that epoch is the last of its history."""
+        self.keep(tensors)
+        if self.folder is None:
+            return
+        try:
+            with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+                file.write(_line(record))
+        except OSError as error:
+            raise _unwritable(self.folder / METRICS, error) from None
+        for name, value in record.items():
+            if self._board is not None and isinstance(value, float):
+                self._board.add_scalar(f"{record['phase']}/{name}", value, len(self.state.history))
+
+    def keep(self, tensors: Tensors) -> None:
+        """Save the state between two epochs."""
+        self.tensors = tensors
+        if self.folder is not None:
+            write_checkpoint(self.folder / CHECKPOINT, self.identity, self.state, tensors)
+
+    @contextmanager
+    def fitting(self) -> Iterator[None]:
+        """A block that restores the checkpoint: random walks may go otherwise with other versions of packages."""
+        try:
+            yield
+        except (ValueError, KeyError, RuntimeError) as error:
+            place = Path(CHECKPOINT) if self.folder is None else self.folder / CHECKPOINT
+            reason = " ".join(str(error).split())[:160]
+            raise InputError(place, f"does not fit what was prepared ({reason})", hint=START_ANEW) from None
+
+    def close(self) -> None:
+        """Finish writing."""
+        if self._board is not None:
+            self._board.close()
+
+
+@contextmanager
+def opened(folder: Path | None, identity: Identity, resume: bool) -> Iterator[Journal]:
+    """The journal of a run: a fresh one, or with ``resume`` that of the checkpoint, if one was written yet."""
+    with claimed(folder):
+        state, tensors = RunState(), Tensors()
+        if folder is not None and has_checkpoint(folder):
+            if not resume:
+                raise OutputError(f"{folder}: holds a training that was interrupted; resume it or choose another place")
+            state, tensors = read_checkpoint(folder / CHECKPOINT, identity)
+        journal = Journal(folder, identity, state, tensors)
+        journal.open()
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a training was interrupted here after its first epoch."""
+    return (folder / CHECKPOINT).exists()
+
+
+@contextmanager
+def claimed(folder: Path | None) -> Iterator[None]:
+    """Make the folder, and hold it for this process alone."""
+    if folder is None:
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder))
+        except BlockingIOError:
+            raise OutputError(f"{folder}: another training works here; wait for it or choose another place") from None
+        except OSError as error:
+            raise _unwritable(folder, error) from None
+        yield
+
+
+def in_use(folder: Path) -> bool:
+    """Whether another training works here at the moment."""
+    if not folder.is_dir():
+        return False
+    try:
+        with claimed(folder):
+            return False
+    except OutputError:
+        return True
+
+
+def remove_training(folder: Path) -> None:
+    """Delete what a training left, and never anything else."""
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name not in OWN:
+            raise InputError(folder, f"holds {shown(path.name)}, which no training wrote", hint="move it elsewhere")
+    with claimed(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _line(record: Figures) -> str:
+    return json.dumps(record, allow_nan=False) + "\n"
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"{path}: cannot be written ({error.strerror}); choose another place")
+
+
+def _tensorboard(folder: Path, done: int) -> Any:
+    """A writer, where the package is installed: nothing depends on it."""
+    with suppress(ImportError):
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter(str(folder), purge_step=done + 1)
+    return None

@@ -4,9 +4,9 @@ A share of the valid triples is drawn. Their heads, tails or both leave the obse
 facts that tie them to it are their auxiliary facts, and the drawn triples are asked. Neither the newcomers of the data
 set nor their facts nor the test triples are looked at, but for which end of test is new.
 
-Where test and valid say which triples are false, both kinds are drawn, since the ends of false ones are new in test,
-too, and the exam has labels. It is then cut as such sets are: auxiliary are all facts with one drawn end, also those of
-an entity that has no others and so becomes a newcomer itself.
+Where test and valid state which triples are false, both kinds are drawn, since the ends of false ones are new in test,
+too, and the hold-out has labels. It is then cut as such sets are: auxiliary are all facts with one drawn end, also
+those of an entity that has no others and so becomes a newcomer itself.
 """
 
 from dataclasses import dataclass
@@ -35,21 +35,18 @@ class HoldOut:
 
     @property
     def has_labels(self) -> bool:
-        """Whether it says of some triples that they are false."""
+        """Whether it states of some triples that they are false."""
         labels = self.dataset.test.labels
         return labels is not None and bool((labels <= 0).any())
 
-    def judge(self, scorer: TripleScorer, seed: int) -> dict[str, float]:
-        """How a scorer tells the true triples of an exam with labels from the false ones.
-
-        The accuracy is by thresholds that were found without the triple in question.
-        """
+    def classification_metrics(self, scorer: TripleScorer, seed: int) -> dict[str, float]:
+        """How a scorer tells true triples from false ones, each by thresholds that were found without it."""
         triples = self.dataset.test
         scores = checked_scores(self.dataset, scorer, triples)
         return cross_fitted(triples, scores, np.random.default_rng([seed, 5]))
 
-    def grade(self, scorer: Scorer) -> dict[str, float]:
-        """How a scorer does: known filter, all candidates, mean ties; under the full filter too, where there is one."""
+    def ranking_metrics(self, scorer: Scorer) -> dict[str, float]:
+        """By the known filter, all candidates and mean ties; by the full filter too, where there is one."""
         filters = ("known",) if self.full is None else ("known", "full")
         protocols = [RankingProtocol(filter=name) for name in filters]
         known, *rest = evaluate_under(self.dataset, scorer, protocols, self.full, self.queries)
@@ -60,16 +57,20 @@ class HoldOut:
 
 
 def hold_out_newcomers(dataset: InductiveDataset, config: Config, full: Graph | None = None) -> HoldOut:
-    """Cut an exam out of the observed graph, by the seed."""
+    """Hold newcomers out of the observed graph, by the seed."""
     training = config.training
     unseen = unseen_side(dataset) if training.validation_unseen == "auto" else training.validation_unseen
     rule = SplitRule(unseen, rate=training.validation_rate, seed=config.seed)
     try:
         held = _cut_with_labels(dataset, rule) or split_graph(_without_newcomers(dataset), rule)
     except DatasetError:
-        raise _too_small(dataset) from None
-    if len(held.test) == 0:
-        raise _too_small(dataset)
+        held = None
+    if held is None or len(held.test) == 0:
+        raise DatasetError(
+            f"no newcomers to validate on can be held out of the {len(dataset.observed):,} observed facts of "
+            f"{dataset.name}; change training.validation_rate or training.validation_unseen, or set "
+            "training.validation_rate=0 to train for training.epochs without validation"
+        )
     queries = _some(queries_of(held), training.validation_queries, config.seed)
     return HoldOut(held, queries, unseen, None if full is None else align(full, held))
 
@@ -83,7 +84,7 @@ def unseen_side(dataset: InductiveDataset) -> str:
 
 
 def _cut_with_labels(dataset: InductiveDataset, rule: SplitRule) -> InductiveDataset | None:
-    """An exam of true and false triples; None where the data set is not of that kind, or one kind is not drawn."""
+    """A hold-out of true and false triples; None where the data set is not of that kind, or one kind is not drawn."""
     valid, seen = dataset.valid, dataset.is_seen
     if valid.labels is None or dataset.test.labels is None:
         return None
@@ -119,12 +120,3 @@ def _some(queries: Queries, most: int | None, seed: int) -> Queries:
         return queries
     drawn = np.random.default_rng([seed, 2]).choice(len(queries), size=most, replace=False)
     return queries.take(np.sort(drawn))
-
-
-def _too_small(dataset: InductiveDataset) -> DatasetError:
-    facts = f"{len(dataset.observed):,} observed facts"
-    return DatasetError(
-        f"no newcomers to validate on can be held out of the {facts} of {dataset.name}; change "
-        "training.validation_rate or training.validation_unseen, or set training.validation_rate=0 to train for "
-        "training.epochs without validation"
-    )

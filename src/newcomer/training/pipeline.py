@@ -26,7 +26,7 @@ from torch import Tensor
 from newcomer.config import NOTHING, Config, TrainingConfig
 from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, decides_by_probability
 from newcomer.graph import Graph, InductiveDataset, Overlay, Vocabulary
-from newcomer.models.bundle import BundleParts, Thresholds, dataset_hash
+from newcomer.models.bundle import Bundle, Thresholds, dataset_hash
 from newcomer.models.device import choose_device
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.ensemble import KINDS, Weights
@@ -42,22 +42,24 @@ from newcomer.rules.rule import RuleSet
 from newcomer.training.calibration import calibrate, newcomer_thresholds
 from newcomer.training.checkpoint import (
     BEST,
+    CHECKPOINT,
     Figures,
     Identity,
+    Journal,
     RunState,
     Tensors,
     began_with_propagation,
     model_tensors,
+    opened,
     restore_model,
     restore_trainer,
     trainer_tensors,
+    under,
 )
 from newcomer.training.cost_model import frontier_stays_local
 from newcomer.training.embedding import Trainer
-from newcomer.training.ensemble import EnsembleLearner
-from newcomer.training.ensemble_weights import priors_of
+from newcomer.training.ensemble import EnsembleLearner, priors_of
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
-from newcomer.training.journal import CHECKPOINT, Journal, opened
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
 from newcomer.training.propagation import PropagationTrainer, carried_over
 from newcomer.training.runtime import check_finite, deterministic, memory_in_words, settled, torch_threads
@@ -108,14 +110,14 @@ class Fitted:
         """The propagation network, and the names of its relations."""
         return None if self.model.propagation is None else (self.model.propagation, self.dataset.relations)
 
-    def bundle(self, source: InductiveDataset) -> BundleParts:
+    def bundle(self, source: InductiveDataset) -> Bundle:
         """What to write of it; ``source`` is the data set that `fit` was given."""
         with deterministic(self.model.device, torch_threads(source, self.config, None)):
             inferred = inferred_by(self.model, self.dataset.auxiliary.triples)
         # Where false triples were made up, a verdict goes by its probability, which was learned from the same ones.
         found = self.metrics.get(THRESHOLDS, {"made_up": True})
         by_probability = found["made_up"] or decides_by_probability(self.metrics, self.config)
-        return BundleParts(
+        return Bundle(
             config=self.config,
             observed=self.dataset.observed,
             rules=self.model.rules,
@@ -199,7 +201,7 @@ class _Run:
                 if state.validated(figures):
                     self._keep_best(trainer)
             self._save(trainer, record, training.epochs)
-        restore_model(trainer, _part_of(self.journal.tensors, BEST))
+        restore_model(trainer, under(BEST, self.journal.tensors))
         model = self._model(trainer, world, self._propagation(world))
         learner = EnsembleLearner(model, world.prepared, self.threads)
         if self.config.model.ensemble and not state.feature_weights:
@@ -229,7 +231,7 @@ class _Run:
             return None
         self.listener.stage("training the propagation network")
         trainer, others = self._propagation_trainer(world), dict(self.journal.tensors)
-        if begun := _part_of(others, BEGUN):
+        if begun := under(BEGUN, others):
             with self.journal.fitting():
                 trainer.begin_with(begun)
         if self.state.propagation_step:
@@ -270,7 +272,7 @@ class _Run:
         self.listener.stage("learning the weights of the ensemble")
         weights = learner.learned_from(held_out)
         self.state.feature_weights = _by_name(weights, self._features)
-        self.state.ensemble = held_out.grade(learner.scorer(weights))
+        self.state.ensemble = held_out.ranking_metrics(learner.scorer(weights))
 
     def _triple_classifier(self, world: World) -> TripleClassifier | None:
         """A triple classifier trained on what is trained on, where the data set has false triples."""
@@ -363,8 +365,8 @@ class _Run:
     def _validate(self, held_out: HoldOut, trainer: Trainer, world: World) -> dict[str, float]:
         with memory_in_words(_for_a_batch(self.config)):
             scorer = EnsembleLearner(self._model(trainer, world), world.prepared, self.threads).embedding
-            classified = held_out.judge(scorer, self.config.seed) if held_out.has_labels else {}
-            return held_out.grade(scorer) | classified
+            classified = held_out.classification_metrics(scorer, self.config.seed) if held_out.has_labels else {}
+            return held_out.ranking_metrics(scorer) | classified
 
     @property
     def _features(self) -> tuple[str, ...]:
@@ -378,7 +380,7 @@ class _Run:
             "unseen": held_out.unseen,
             "newcomers": len(held_out.dataset.newcomers),
             "queries": len(held_out.queries),
-            "rules": held_out.grade(rules) if len(prepared.rules) else None,
+            "rules": held_out.ranking_metrics(rules) if len(prepared.rules) else None,
         }
 
     def _fitted(self, model: TrainedModel, world: World, trained_on: str) -> Fitted:
@@ -420,10 +422,6 @@ def _by_name(weights: Weights, features: tuple[str, ...]) -> dict[str, float]:
 
 def _weights(by_name: Mapping[str, float], features: tuple[str, ...]) -> Weights:
     return np.array([[by_name[f"{feature}{kind}"] for feature in features] for kind in KINDS], dtype=np.float32)
-
-
-def _part_of(tensors: Mapping[str, Tensor], prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def is_due(epoch: int, training: TrainingConfig) -> bool:

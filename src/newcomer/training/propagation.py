@@ -25,6 +25,7 @@ from newcomer.models.propagation import gpu
 from newcomer.models.propagation.cpu import Frontier
 from newcomer.models.propagation.edges import PropagationEdges
 from newcomer.models.propagation.network import DIM, KEPT, PREFIX, Propagation, batch_size
+from newcomer.training.checkpoint import Tensors, optimiser_tensors, restore_optimiser, under
 
 BATCH, RATE, MIN_RATE, MAX_NORM = 64, 3e-3, 0.05, 1.0
 MAX_SHARE = 0.05  # of the facts that a batch may mask
@@ -32,7 +33,7 @@ PASSES = 10  # over the facts, at most
 SPARSE_TABLE_SIZE = 1 << 29  # numbers that a sparse network may work on together
 WARM_STEPS = 0.3  # of the steps, where something was learned on another graph before
 WARM_UPS = 2  # of what is recorded, before it is
-Tensors = dict[str, Tensor]
+OPTIMISER = f"{PREFIX}adam."
 
 
 class Batch(NamedTuple):
@@ -194,21 +195,15 @@ class PropagationTrainer:
 
     def tensors(self) -> Tensors:
         """Copies of everything that the next step depends on."""
-        kept = {f"{PREFIX}{name}": value for name, value in self.network.state_dict().items()}
-        memory = self.optimiser.state_dict()["state"]
-        kept |= {f"{PREFIX}adam.{place}.{name}": one for place, held in memory.items() for name, one in held.items()}
-        return {name: value.detach().cpu().clone() for name, value in kept.items()}
+        weights = {f"{PREFIX}{name}": value for name, value in self.network.state_dict().items()}
+        copies = {name: value.detach().cpu().clone() for name, value in weights.items()}
+        return copies | optimiser_tensors(OPTIMISER, self.optimiser)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from `tensors`."""
-        own = {name.removeprefix(PREFIX): value for name, value in tensors.items() if name.startswith(PREFIX)}
-        memory: dict[int, Tensors] = {}
-        for name, value in own.items():
-            if name.startswith("adam."):
-                _, place, part = name.split(".", 2)
-                memory.setdefault(int(place), {})[part] = value.clone()
-        self.network.load_state_dict({name: value for name, value in own.items() if not name.startswith("adam.")})
-        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": memory})
+        own = {name: value for name, value in tensors.items() if not name.startswith(OPTIMISER)}
+        self.network.load_state_dict(under(PREFIX, own))
+        restore_optimiser(OPTIMISER, self.optimiser, tensors)
 
 
 class _RecordedStep:

@@ -14,7 +14,7 @@ Files of this form are in ``newcomer/spaces``. A space is checked whole before a
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -77,13 +77,6 @@ class Dimension:
     def _grid_step(self) -> float | None:
         return self.step or (1 if self.whole and not self.log else None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As a file states it."""
-        if self.choices:
-            return {"choices": list(self.choices)}
-        stated = {"low": self.low, "high": self.high, "step": self.step, "log": self.log}
-        return {part: value for part, value in stated.items() if value not in (None, False) or part in ("low", "high")}
-
 
 @dataclass(frozen=True)
 class Space:
@@ -91,6 +84,7 @@ class Space:
 
     name: str
     dimensions: tuple[Dimension, ...]
+    stated: Mapping[str, Mapping[str, Any]] = field(compare=False)  # as the file has it, by name of setting
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,10 +103,6 @@ class Space:
     def suggest(self, trial: Any) -> dict[str, Any]:
         """The settings that a trial of Optuna takes."""
         return {one.name: one.suggest(trial) for one in self.dimensions}
-
-    def to_dict(self) -> dict[str, Any]:
-        """As a file states it, by name of setting."""
-        return {one.name: one.to_dict() for one in self.dimensions}
 
 
 def _as_word(value: Any) -> Any:
@@ -182,7 +172,7 @@ def space_of(name: str, stated: Mapping[str, Any]) -> Space:
             entries[first] = inside
     if not entries:
         raise OptionError("names no setting to search; write for example [model.dim] and below it choices = [100, 200]")
-    return Space(name, tuple(_dimension(setting, entry) for setting, entry in entries.items()))
+    return Space(name, tuple(_dimension(setting, entry) for setting, entry in entries.items()), entries)
 
 
 def _dimension(name: str, entry: Any) -> Dimension:

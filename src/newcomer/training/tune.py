@@ -25,15 +25,14 @@ from typing import Any
 import numpy as np
 
 from newcomer import __version__
-from newcomer.config import Config, config_hash, flat_settings, to_toml
+from newcomer.config import Config, flat_settings, to_toml
 from newcomer.errors import InputError, MissingExtraError, OptionError, OutputError, shown
 from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import dataset_hash
 from newcomer.models.device import choose_device
-from newcomer.training.checkpoint import START_ANEW, Figures, RunState
+from newcomer.training.checkpoint import START_ANEW, Figures, RunState, claimed
 from newcomer.training.holdout import hold_out_newcomers
-from newcomer.training.journal import claimed
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.preparation import check_trainable, mined_rules, renamed_rules
 from newcomer.training.runtime import settled
@@ -246,8 +245,7 @@ def _identity(dataset: InductiveDataset, config: Config, space: Space) -> dict[s
     """What all trials of a search share."""
     return {
         "settings": config.to_dict(),
-        "config_hash": config_hash(config),
-        "space": space.to_dict(),
+        "space": dict(space.stated),
         "dataset": dataset.name,
         "dataset_hash": dataset_hash(dataset),
         "version": __version__,
@@ -288,14 +286,16 @@ def _mines_anew(space: Space) -> bool:
     return any(name.startswith("rules.") or name in ("model.labels", "model.ensemble") for name in space.names)
 
 
+@dataclass
 class _Runner:
     """One trial after the other, each stored before the next."""
 
-    def __init__(
-        self, optuna: Any, study: Any, search: Search, folder: Path, train: Callable[..., Fitted], report: Watcher
-    ) -> None:
-        self.optuna, self.study, self.search, self.folder = optuna, study, search, folder
-        self.train, self.report = train, report
+    optuna: Any
+    study: Any
+    search: Search
+    folder: Path
+    train: Callable[..., Fitted]
+    report: Watcher
 
     def run(self, budget: Budget) -> Search:
         started, epochs = time.monotonic(), self.search.config.training.epochs

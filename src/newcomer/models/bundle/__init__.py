@@ -20,11 +20,9 @@ checksum of its own. Only file names known here are ever opened, and nothing is 
 the same model gives the same bytes.
 """
 
-from newcomer.models.bundle.manifest import KNOWN, MANIFEST, REQUIRED, RESULT, RESULTS, FileStamp, Manifest
-from newcomer.models.bundle.parts import Bundle, BundleParts, Thresholds, dataset_hash
-from newcomer.models.bundle.reading import read_bundle
+from newcomer.models.bundle.folder import Bundle, Thresholds, dataset_hash, read_bundle, write_bundle
+from newcomer.models.bundle.manifest import KNOWN, MANIFEST, REQUIRED, RESULT, RESULTS
 from newcomer.models.bundle.tables import Weights
-from newcomer.models.bundle.writing import write_bundle
 
 __all__ = [
     "KNOWN",
@@ -33,9 +31,6 @@ __all__ = [
     "RESULT",
     "RESULTS",
     "Bundle",
-    "BundleParts",
-    "FileStamp",
-    "Manifest",
     "Thresholds",
     "Weights",
     "dataset_hash",

@@ -14,17 +14,15 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from newcomer.errors import InputError, OptionError, shown
+from newcomer.errors import InputError, shown
 from newcomer.files import looking_at
 
-WEIGHT_TYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 Weights = Mapping[str, npt.NDArray[Any]]
-COPY_AGAIN = "copy the folder again from where it was made"
 
 
 def damaged(path: Path, problem: str) -> InputError:
     """The error for content that is not as newcomer writes it."""
-    return InputError(path, problem, hint=COPY_AGAIN)
+    return InputError(path, problem, hint="copy the folder again from where it was made")
 
 
 def write_table(path: Path, columns: dict[str, pa.Array]) -> None:
@@ -35,16 +33,7 @@ def write_table(path: Path, columns: dict[str, pa.Array]) -> None:
 
 def write_weights(path: Path, weights: Weights) -> None:
     """Arrays as a safetensors file, by name."""
-    ready = {}
-    for name in sorted(weights):
-        array = np.asarray(weights[name], order="C")  # the writer takes the memory as it lies
-        if array.dtype.name not in WEIGHT_TYPES:
-            raise OptionError(
-                f"the weights {shown(name)} are of type {array.dtype}; use one of {', '.join(WEIGHT_TYPES)}"
-            )
-        if name == "__metadata__":
-            raise OptionError("weights must not be called '__metadata__'; give them another name")
-        ready[name] = array
+    ready = {name: np.asarray(weights[name], order="C") for name in sorted(weights)}  # it takes memory as it lies
     try:
         save_file(ready, path)
         path.chmod(0o644)  # as the files beside it; the library keeps others out
@@ -52,19 +41,15 @@ def write_weights(path: Path, weights: Weights) -> None:
         raise OSError(str(error)) from None
 
 
-def plain(value: Any, place: str) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON can hold it: arrays as lists, numbers that are not finite (an average of nothing) as null."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): plain(inner, f"{place}.{name}") for name, inner in value.items()}
+        return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner, place) for inner in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
-        return value
-    raise OptionError(f"{place} is {shown(value)}, which JSON cannot hold; give numbers, words, lists or tables")
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def json_bytes(value: Any) -> bytes:
@@ -79,7 +64,7 @@ def foreign(path: Path, problem: str) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, RecursionError, OSError, pa.ArrowException, SafetensorError) as error:
         reason = " ".join(str(error).split())[:160]
-        raise InputError(path, f"{problem} ({reason})", hint=COPY_AGAIN) from None
+        raise damaged(path, f"{problem} ({reason})") from None
 
 
 def bytes_of(path: Path) -> bytes:
@@ -97,7 +82,7 @@ def read_json(path: Path) -> dict[str, Any]:
     with foreign(path, "is not JSON"):
         content = json.loads(bytes_of(path).decode("utf-8"), parse_constant=refuse)
     if not isinstance(content, dict):
-        raise InputError(path, f"holds {shown(content)} where a table is expected", hint=COPY_AGAIN)
+        raise damaged(path, f"holds {shown(content)} where a table is expected")
     return content
 
 
@@ -109,9 +94,9 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     if not table.schema.equals(schema):
         found = ", ".join(f"{column.name} {column.type}" for column in table.schema)
         wanted = ", ".join(f"{column.name} {column.type}" for column in schema)
-        raise InputError(path, f"has the columns {shown(found)} where {wanted!r} are expected", hint=COPY_AGAIN)
+        raise damaged(path, f"has the columns {shown(found)} where {wanted!r} are expected")
     if any(column.null_count for column in table.columns):
-        raise InputError(path, "has empty cells", hint=COPY_AGAIN)
+        raise damaged(path, "has empty cells")
     return table
 
 

@@ -18,8 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.errors import unknown_name
-
 CHUNK_BYTES = 1 << 28
 TINY = 1e-12  # keeps the gradient of a root finite
 
@@ -47,14 +45,6 @@ class Decoder(nn.Module, ABC):
     def triples(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Scores (n,) of n triples: heads (n, dim), relations (n,), tails (n, dim)."""
         return self.fit_pairs(self.query_vector(heads, self.relation_vectors(relations)), tails)
-
-    def all_tails(self, heads: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
-        """Scores of n queries (heads (n, dim), relations (n,)) against candidate tails.
-
-        Candidates (m, dim) are common to all queries and give (n, m); candidates (n, k, dim) are each query's own, as
-        negatives are, and give (n, k).
-        """
-        return self.fit_candidates(self.query_vector(heads, self.relation_vectors(relations)), candidates)
 
     @staticmethod
     def cubes(vectors: Tensor) -> Tensor:
@@ -108,7 +98,11 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def fit_candidates(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        """Scores of queries (n, dim) with candidates (m, dim) or (n, k, dim)."""
+        """Scores of n queries (n, dim) with candidate tails.
+
+        Candidates (m, dim) are common to all queries and give (n, m); candidates (n, k, dim) are each query's own, as
+        negatives are, and give (n, k).
+        """
 
 
 class DotDecoder(Decoder):
@@ -215,13 +209,6 @@ class TransE(Decoder):
             own = zip(torch.split(queries.unsqueeze(1), height), torch.split(candidates, height), strict=True)
             return torch.cat([torch.cdist(some, theirs, p=1.0).squeeze(1) for some, theirs in own])
         return torch.cat([torch.cdist(some, candidates, p=1.0) for some in torch.split(queries, height)])
-
-
-def make_decoder(name: str, num_relations: int, dim: int, generator: torch.Generator, **options: float) -> Decoder:
-    """The decoder of that name, with fresh vectors for ``num_relations`` relations (inverses not counted)."""
-    if name not in DECODERS:
-        raise unknown_name("decoder", name, DECODERS)
-    return DECODERS[name](num_relations, dim, generator, **options)
 
 
 DECODERS: dict[str, type[Decoder]] = {

@@ -108,7 +108,7 @@ class Propagation(nn.Module):
             return others[:, None].repeat(1, num_entities).index_put(places, scores)
         query_vectors = nn.functional.embedding(queries, self.queries)
         degrees = self._degrees(parts, num_entities)
-        if sources.is_cuda:  # which is done with all entities before it is told to take only a few
+        if sources.is_cuda:  # all entities are done sooner there than a few are chosen
             start = sources, torch.arange(len(queries), device=queries.device)
             vectors = query_vectors.new_zeros(num_entities, len(queries), DIM, dtype=kept)
             vectors, done = vectors.index_put(start, query_vectors.to(kept)), 0

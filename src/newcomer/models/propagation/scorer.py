@@ -5,18 +5,15 @@ serves any graph of these relations; where newcomers bring more facts than were 
 candidate is what they state about it.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from newcomer.errors import DatasetError
 from newcomer.graph import Adjacency, Base, Ids, Overlay
 from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
 from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
-from newcomer.models.propagation.network import PREFIX, Propagation, batch_size
+from newcomer.models.propagation.network import Propagation, batch_size
 from newcomer.models.threads import one_thread
 
 
@@ -91,22 +88,3 @@ class PropagationScorer:
         removed = torch.from_numpy(overlay.is_removed.copy()).to(self.device)
         hidden = removed[rows.row_ids()] | removed[rows.columns]
         return self._base_edges.with_weights(self._base_edges.weights.masked_fill(hidden, 0.0))
-
-
-def propagation_weights(network: Propagation) -> dict[str, npt.NDArray[np.floating]]:
-    """Its numbers by name, as a model keeps them."""
-    return {f"{PREFIX}{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
-
-
-def propagation_of(weights: Mapping[str, npt.NDArray[np.floating]], num_relations: int) -> Propagation | None:
-    """The network that a model keeps, if it has one."""
-    own = {name.removeprefix(PREFIX): value for name, value in weights.items() if name.startswith(PREFIX)}
-    if not own:
-        return None
-    network = Propagation(num_relations, torch.Generator())
-    try:
-        network.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in own.items()})
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:160]
-        raise DatasetError(f"the propagation network does not fit the relations ({reason}); train again") from None
-    return network.eval()
