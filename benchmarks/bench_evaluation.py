@@ -42,7 +42,7 @@ from bench_training import memory
 from harness import Bar, best_of, data_folder, finish, in_child
 from newcomer.config import load_preset, with_overrides
 from newcomer.data import load_dataset
-from newcomer.evaluation.ranking import Queries, evaluate, queries_of
+from newcomer.evaluation.ranking import Queries, RankingProtocol, evaluate_under, queries_of
 from newcomer.graph import InductiveDataset, Overlay
 from newcomer.models.embedding.decoders import DistMult
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
@@ -100,6 +100,10 @@ def asked(model: TrainedModel, newcomers: StoredNewcomers | None = None, threads
     return SnapshotScorer(engine, engine.initial)
 
 
+def figures(dataset: InductiveDataset, scorer: Scorer, ties: str = "mean") -> dict[str, float]:
+    return evaluate_under(dataset, scorer, [RankingProtocol(ties=ties)])[0].metrics()
+
+
 @cache
 def prepared(dataset: InductiveDataset, threads: int) -> Prepared:
     return prepare(dataset, load_preset(PRESET), threads=threads)
@@ -134,11 +138,11 @@ def measure(data: str, kind: str, device: str, threads: int) -> None:
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew: the scorer is not counted
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    seconds = best_of(REPEATS[kind], lambda: evaluate(dataset, scorer).metrics())
-    figures = {"seconds": seconds, "bytes": memory("VmHWM") - idle, "queries": len(queries_of(dataset))}
+    seconds = best_of(REPEATS[kind], lambda: figures(dataset, scorer))
+    found = {"seconds": seconds, "bytes": memory("VmHWM") - idle, "queries": len(queries_of(dataset))}
     if device == "cuda":
-        figures["device_bytes"] = torch.cuda.max_memory_allocated() - on_device
-    print(json.dumps({**figures, "candidates": len(dataset.entities)}))
+        found["device_bytes"] = torch.cuda.max_memory_allocated() - on_device
+    print(json.dumps({**found, "candidates": len(dataset.entities)}))
 
 
 def hand_back_memory() -> None:
@@ -242,12 +246,12 @@ def in_turns(dataset: InductiveDataset, vectors: Vectors, python: str, threads: 
     ours, theirs = [], []
     with pykeen(python, dataset, vectors, threads) as other:
         other.rank(BATCH_SIZES[-1])  # the first time is longer for both
-        mine = evaluate(dataset, scorer).metrics()["mrr"]
+        mine = figures(dataset, scorer)["mrr"]
         tried = {size: other.rank(size)["seconds"] for size in BATCH_SIZES}
         size = min(tried, key=tried.__getitem__)
         for _ in range(ROUNDS):
             start = time.perf_counter()
-            evaluate(dataset, scorer).metrics()
+            figures(dataset, scorer)
             ours.append(time.perf_counter() - start)
             said = other.rank(size)
             theirs.append(said["seconds"])
@@ -261,7 +265,7 @@ def exactly(dataset: InductiveDataset, vectors: Vectors, python: str, threads: i
     with pykeen(python, dataset, vectors, threads) as other:
         said = other.rank(BATCH_SIZES[1])
     ties = ("optimistic", "mean", "pessimistic")
-    found = {name: evaluate(dataset, scorer, ties=name).metrics()["mrr"] for name in ties}
+    found = {name: figures(dataset, scorer, name)["mrr"] for name in ties}
     detail = ", ".join(f"{name} {found[name]:.6f} and {said[name]:.6f}" for name in ties)
     difference = max(abs(found[name] - said[name]) for name in ties)
     return Bar(

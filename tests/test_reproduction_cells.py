@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import newcomer.reproduction.cells as module
-from conftest import complaint
+from conftest import complaint, evaluate
 from newcomer.config import config_hash
 from newcomer.data import load_dataset, write_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
-from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Overlay
 from newcomer.models.bundle import dataset_hash
 from newcomer.reproduction.cells import commit
@@ -208,7 +207,7 @@ def test_the_default_model_is_measured_in_parts(made, results):
     (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0")
     report = runner(results, made).run(cell)
     assert report["model"] == report["settings"]["preset"] == "default"
-    assert [figures["filter"] for figures in report["network"]] == ["known", "full"]
+    assert [figures["filter"] for figures in report["embedding"]] == ["known", "full"]
     assert [figures["filter"] for figures in report["rules"]] == ["known", "full"]
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from conftest import evaluate
 from newcomer.config import Config, ModelConfig, TrainingConfig
 from newcomer.data import load_dataset
-from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Negatives

@@ -101,11 +101,6 @@ class ModelConfig(Settings):
         "Whether the ensemble (model.ensemble) has a path-based network that propagates from the query's entity; auto: "
         "on a GPU, and on a CPU where the graph is so sparse that it trains in the time that the embeddings take.",
     )
-    propagate_newcomers: bool = setting(
-        True,
-        "Whether that network (model.propagation) propagates along other newcomers' facts too, where the ensemble uses "
-        "all known facts (model.graph_statistics).",
-    )
     triple_classifier: bool = setting(
         True,
         "Whether triples are classified by features of both ends, learned on observed facts, where valid states false "
@@ -115,11 +110,6 @@ class ModelConfig(Settings):
         True, "Whether a candidate answer is scored by its trained vector, all candidates at once, not encoded."
     )
     gamma: float = setting(12.0, "Score of a triple without any distance (decoder transe).", above=0)
-
-    @property
-    def propagates_newcomers(self) -> bool:
-        """Whether propagation, where there is any, goes along all known facts."""
-        return self.graph_statistics and self.propagate_newcomers
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -294,7 +284,6 @@ OTHER_NAMES = {
     "company": "model.graph_statistics",
     "evidence": "model.ensemble",
     "judge": "model.triple_classifier",
-    "wide_paths": "model.propagate_newcomers",
     "own_answers": "model.answers_by_input",
     "rivals": "training.softmax_negatives",
 }

@@ -27,7 +27,6 @@ from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleAr
 
 PRIOR = 100.0  # of thresholds found on few triples
 FOLDS = 5
-SAMPLES = 1000  # for an interval
 
 
 class TripleScorer(Protocol):
@@ -175,8 +174,6 @@ def classify(
     scorer: TripleScorer,
     generator: np.random.Generator,
     thresholds: RelationThresholds | None = None,
-    samples: int = SAMPLES,
-    level: float = 0.95,
 ) -> ClassificationResult:
     """Find thresholds on valid (unless they are given), then classify the test triples.
 
@@ -194,7 +191,7 @@ def classify(
         thresholds = fit_thresholds(valid.relations, scores, _labels(valid))
     scores = checked_scores(dataset, scorer, test)
     right = thresholds.accepts(test.relations, scores) == _labels(test)
-    interval = bootstrap_mean(right, generator, samples, level)
+    interval = bootstrap_mean(right, generator)
     return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
 
 
@@ -203,8 +200,7 @@ def reclassified(
 ) -> ClassificationResult:
     """The same triples by other scores and thresholds, with the interval resampled as before."""
     changed = replace(result, scores=scores, thresholds=thresholds)
-    interval = bootstrap_mean(changed.predicted == changed.labels, generator, SAMPLES, result.interval.level)
-    return replace(changed, interval=interval)
+    return replace(changed, interval=bootstrap_mean(changed.predicted == changed.labels, generator))
 
 
 def thresholds_of(triples: TripleArray, scores: Values) -> RelationThresholds:
@@ -227,11 +223,7 @@ def cross_fitted(triples: TripleArray, scores: Values, generator: np.random.Gene
 def checked_scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:
     """The scores, checked; the scorer gets copies, because not every scorer can take read-only columns."""
     columns = (column.copy() for column in (triples.heads, triples.relations, triples.tails))
-    scores = np.asarray(scorer.triple_scores(*columns))
-    if scores.shape != (len(triples),) or scores.dtype.kind not in "fiub":
-        given, wanted = f"{scores.dtype} of shape {scores.shape}", (len(triples),)
-        raise OptionError(f"the scorer gave {given} where numbers of shape {wanted} are needed; mend the scorer")
-    scores = scores.astype(np.float64)
+    scores = scorer.triple_scores(*columns).astype(np.float64)
     wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
     if len(wrong):
         value, names = scores[wrong[0]], _written(dataset, triples.rows[wrong[0]].tolist())
@@ -314,15 +306,15 @@ class _Pools:
         names = _written(self.dataset, triple)
         raise DatasetError(f"no false triple can be made of {names}: every replacement of an end is stated as true")
 
-    def _replacement(self, kept: int, asked: int, left: int, generator: np.random.Generator) -> int | None:
+    def _replacement(self, kept: int, asked: int, replaced: int, generator: np.random.Generator) -> int | None:
         """An entity that makes no true triple with ``kept`` along ``asked``, from the narrowest pool that has one."""
         relations, tails = self.true.adjacency.of(kept)
         true = tails[slice(*np.searchsorted(relations, [asked, asked + 1]))]
-        is_seen = bool(self.dataset.is_seen[left])
+        is_seen = bool(self.dataset.is_seen[replaced])
         for pool in (self._in_relation(asked, is_seen), self.kinds[is_seen], self.kinds[2]):
-            chosen = _drawn_outside(pool, true, generator)
-            if chosen is not None:
-                return chosen
+            left = np.setdiff1d(pool, true, assume_unique=True)
+            if len(left):
+                return int(left[generator.integers(len(left))])
         return None
 
     def _in_relation(self, asked: int, is_seen: bool) -> Ids:
@@ -331,15 +323,3 @@ class _Pools:
         keys, first = self.keys[asked < len(self.dataset.relations)], (relation * 2 + is_seen) * size
         start, stop = np.searchsorted(keys, [first, first + size])
         return (keys[start:stop] - first).astype(np.int32)
-
-
-def _drawn_outside(pool: Ids, excluded: Ids, generator: np.random.Generator) -> int | None:
-    """One of the sorted pool that is not among the sorted excluded, each as likely; without making the difference."""
-    place = np.minimum(np.searchsorted(pool, excluded), max(len(pool) - 1, 0))
-    holes = place[pool[place] == excluded] if len(pool) else place[:0]
-    remaining = len(pool) - len(holes)
-    if remaining == 0:
-        return None
-    chosen = int(generator.integers(remaining))
-    # Before the k-th hole stand holes[k] - k entities that remain: so many holes are passed on the way to the chosen.
-    return int(pool[chosen + int(np.searchsorted(holes - np.arange(len(holes)), chosen, side="right"))])

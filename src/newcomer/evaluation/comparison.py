@@ -9,7 +9,7 @@ from newcomer.errors import unknown_name
 from newcomer.evaluation.classification import ClassificationResult
 from newcomer.evaluation.measure import CLASSIFICATION, RANKING
 from newcomer.evaluation.metrics import ACCURACY, METRICS, Comparison, Interval, Values, paired_bootstrap
-from newcomer.evaluation.ranking import RankingResult, compare
+from newcomer.evaluation.ranking import RankingResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,9 @@ def compare_rankings(results: Sequence[RankingResult], metric: str, seed: int = 
     generator, models = np.random.default_rng(seed), []
     for place, result in enumerate(results):
         value, interval = result.metrics()[metric], result.interval(metric, generator)
-        against = compare(result, results[0], metric, generator) if place else None
+        against = None
+        if place:
+            against = paired_bootstrap(result.ranks, results[0].ranks, metric, generator, result.candidates)
         models.append(ComparedModel(result.measured(), value, interval, against))
     return models
 
@@ -46,7 +48,8 @@ def compare_classifications(results: Sequence[ClassificationResult], seed: int =
     generator, models = np.random.default_rng(seed), []
     first = _as_ranks(results[0])
     for place, result in enumerate(results):
-        against = paired_bootstrap(_as_ranks(result), first, "hits@1", generator) if place else None
+        ranks = _as_ranks(result)
+        against = paired_bootstrap(ranks, first, "hits@1", generator, np.full(len(ranks), 2)) if place else None
         named = None if against is None else replace(against, metric=ACCURACY)
         models.append(ComparedModel(result.metrics(), result.metrics()[ACCURACY], result.interval, named))
     return models

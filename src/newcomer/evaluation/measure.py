@@ -121,11 +121,11 @@ class RankedTest:
     """All questions of test as the model ranks them and, where asked for, its parts by themselves.
 
     Of the filters the one that was asked for comes first. A model has rules or not; where they take no part in its
-    answers, it is the network alone.
+    answers, it is the embedding alone.
     """
 
     model: list[RankingResult]
-    network: list[RankingResult]
+    embedding: list[RankingResult]
     rules: list[RankingResult]
     unknown: int  # questions about newcomers along a relation that the model does not have
     shown: Answers  # what a user would be shown in answer to the questions that make the figures
@@ -176,15 +176,15 @@ def rank_test(
     with limited_threads(evaluation.threads):
         scorer = scorer_for(bundle, dataset, evaluation.device, evaluation.threads)
         recorded = recorder(scorer, dataset, FILTERS[protocol.filter](dataset, full))
-        by_model, network = ranked(recorded), scorer.embedding
-        by_network = ranked(network) if with_parts and network is not None else []
+        by_model, embedding = ranked(recorded), scorer.embedding
+        by_embedding = ranked(embedding) if with_parts and embedding is not None else []
     has_rules = len(bundle.rules) > 0  # without any, only frequencies would be left to rank by
     by_rules = ranked(rule_scorer_for(bundle, dataset, evaluation.threads)) if with_parts and has_rules else []
     asked = headline(by_model[0]).queries
     answers = shown_answers(recorded, scorer, asked)
     probabilities = answer_probabilities(answers, calibration_of(bundle), scorer.alignment.relations)
     unknown = int((~scorer.alignment.knows(asked.relation)).sum())
-    return RankedTest(by_model, by_network, by_rules, unknown, answers, probabilities)
+    return RankedTest(by_model, by_embedding, by_rules, unknown, answers, probabilities)
 
 
 @contextmanager

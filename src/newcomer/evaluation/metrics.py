@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.errors import OptionError, shown, unknown_name
-
 Values = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int64]
 
+SAMPLES, LEVEL = 1000, 0.95  # resamples, and the share of them that an interval holds
 DRAWS_AT_ONCE = 1 << 20
 
 
@@ -114,54 +113,34 @@ class Comparison:
     p_value: float
 
 
-def bootstrap(
-    metric: str,
-    ranks: Values,
-    candidates: Counts,
-    generator: np.random.Generator,
-    samples: int = 1000,
-    level: float = 0.95,
-) -> Interval:
-    """The percentile interval of a metric over queries drawn anew, with replacement, ``samples`` times."""
-    _check_resampling(samples, level)
-    figure = _metric(metric).of
-    values = _resampled(lambda drawn: figure(ranks[drawn], candidates[drawn]), len(ranks), generator, samples)
-    return _percentiles(values, level)
+def bootstrap(metric: str, ranks: Values, candidates: Counts, generator: np.random.Generator) -> Interval:
+    """The percentile interval of a metric over queries drawn anew, with replacement."""
+    figure = METRICS[metric].of
+    return _percentiles(_resampled(lambda drawn: figure(ranks[drawn], candidates[drawn]), len(ranks), generator))
 
 
-def bootstrap_mean(
-    values: npt.NDArray[Any], generator: np.random.Generator, samples: int = 1000, level: float = 0.95
-) -> Interval:
+def bootstrap_mean(values: npt.NDArray[Any], generator: np.random.Generator) -> Interval:
     """The percentile interval of a mean (of what was right or wrong: a share) over values drawn anew."""
-    _check_resampling(samples, level)
-    return _percentiles(_resampled(lambda drawn: _mean(values[drawn]), len(values), generator, samples), level)
+    return _percentiles(_resampled(lambda drawn: _mean(values[drawn]), len(values), generator))
 
 
 def paired_bootstrap(
-    ranks_a: Values,
-    ranks_b: Values,
-    metric: str,
-    generator: np.random.Generator,
-    samples: int = 1000,
-    level: float = 0.95,
-    candidates: Counts | None = None,
+    ranks_a: Values, ranks_b: Values, metric: str, generator: np.random.Generator, candidates: Counts
 ) -> Comparison:
     """Metric of ``a`` minus metric of ``b``, whose ranks answer the same queries in the same order.
 
     A resample draws queries, and each query brings both of its ranks: what makes a query hard for both cancels out. The
     p-value is two-sided: twice the share of resamples at zero or on its rarer side, with one more counted there (so it
-    is never 0), at most 1. ``candidates`` is needed by ``amri`` only. Ranks do not tell which queries they answer;
-    `newcomer.evaluation.ranking.compare` takes whole results and checks that.
+    is never 0), at most 1.
     """
-    _check_resampling(samples, level)
-    figure, counts = _metric(metric).of, _paired_counts(ranks_a, ranks_b, metric, candidates)
+    figure = METRICS[metric].of
 
     def difference(drawn: Places) -> Values:
-        return figure(ranks_a[drawn], counts[drawn]) - figure(ranks_b[drawn], counts[drawn])
+        return figure(ranks_a[drawn], candidates[drawn]) - figure(ranks_b[drawn], candidates[drawn])
 
-    values = _resampled(difference, len(ranks_a), generator, samples)
+    values = _resampled(difference, len(ranks_a), generator)
     whole = float(difference(np.arange(len(ranks_a))))
-    return Comparison(metric, whole, _percentiles(values, level), _two_sided(values))
+    return Comparison(metric, whole, _percentiles(values), _two_sided(values))
 
 
 def _two_sided(differences: Values) -> float:
@@ -171,46 +150,23 @@ def _two_sided(differences: Values) -> float:
     return min(1.0, 2 * (other_side + 1) / (len(differences) + 1))
 
 
-def _paired_counts(ranks_a: Values, ranks_b: Values, metric: str, candidates: Counts | None) -> Counts:
-    if len(ranks_a) != len(ranks_b):
-        given = f"{len(ranks_a)} and {len(ranks_b)} ranks"
-        raise OptionError(f"{given} cannot be compared in pairs; rank the same queries with both models")
-    if candidates is None and metric == "amri":
-        raise OptionError("the metric 'amri' depends on the numbers of candidates; pass them as candidates=")
-    return np.ones(len(ranks_a), dtype=np.int64) if candidates is None else candidates
-
-
-def _metric(name: str) -> Metric:
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
-    return METRICS[name]
-
-
-def _check_resampling(samples: int, level: float) -> None:
-    if samples < 1 or not 0.0 < level < 1.0:
-        given = f"samples={shown(samples)}, level={shown(level)}"
-        raise OptionError(f"{given}: a bootstrap needs at least 1 sample and a level between 0 and 1")
-
-
-def _resampled(
-    statistic: Callable[[Places], Values], size: int, generator: np.random.Generator, samples: int
-) -> Values:
+def _resampled(statistic: Callable[[Places], Values], size: int, generator: np.random.Generator) -> Values:
     """The statistic of each resample, many resamples at a time but never more than memory bears; none of nothing."""
     if size == 0:
         return np.empty(0)
     step = max(1, DRAWS_AT_ONCE // size)
     draws = (
-        generator.integers(size, size=(min(step, samples - start), size), dtype=np.int64)
-        for start in range(0, samples, step)
+        generator.integers(size, size=(min(step, SAMPLES - start), size), dtype=np.int64)
+        for start in range(0, SAMPLES, step)
     )
     return np.concatenate([statistic(drawn) for drawn in draws])
 
 
-def _percentiles(values: Values, level: float) -> Interval:
+def _percentiles(values: Values) -> Interval:
     if len(values) == 0:
-        return Interval(np.nan, np.nan, level)
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), level)
+        return Interval(np.nan, np.nan, LEVEL)
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(high), LEVEL)
 
 
 METRICS: dict[str, Metric] = {

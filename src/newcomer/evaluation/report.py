@@ -56,7 +56,7 @@ def ranking_report(
             ({**figures_of(one, seed), "breakdowns": breakdown_rows(by, one, dataset)} for one in others), None
         ),
         "seen": [figures_of(rest, seed) for rest in map(outside_headline, ranked.model) if len(rest.queries)],
-        "network": [figures_of(headline(result), seed) for result in ranked.network],
+        "embedding": [figures_of(headline(result), seed) for result in ranked.embedding],
         "rules": [figures_of(headline(result), seed) for result in ranked.rules],
         "ceiling": ceiling_report(dataset, full, asked.queries),
         "ties": asked.protocol.ties,

@@ -140,7 +140,7 @@ class CellRunner:
             report = classification_report(evaluation, classify_with_probabilities(evaluation))
         else:
             full = self.sources.full_graph(cell.dataset)
-            # Of an ensemble, network and rules are measured by themselves too.
+            # Of an ensemble, embedding and rules are measured by themselves too.
             ranked = rank_test(evaluation, RankingProtocol(), full, with_parts=config.model.ensemble)
             report = ranking_report(evaluation, ranked, BY, full)
         return {**reduced(report), "model": cell.model, "training": reduced_training(bundle.metrics)}

@@ -40,7 +40,7 @@ Figures are in percent, but for the mean rank (MR), counts and neighbours. One s
 interval over questions, which says nothing of how far another training would be off. Several seeds: the mean, with the
 smallest and the largest in brackets. *paper* is what the VN Network paper prints (CIKM 2020), *difference* is ours
 minus the paper's. *Unlinked pairs* are the questions whose answer no known fact joins to the newcomer, though their
-relation was observed. *Network alone* of a model that also has rules: newcomers among the candidates, whose vectors
+relation was observed. *Embedding alone* of a model that also has rules: newcomers among the candidates, whose vectors
 were never trained as negatives, rank too high; in the ensemble a weight of their own corrects that.
 
 Protocols: *inductive* trains on observed facts alone; *refreshed* also mines rules from newcomers' facts;

@@ -28,6 +28,7 @@ KEPT = (
 KEPT_OF_TRAINING = ("epochs", "epochs_run", "epoch_seconds", "resumed", "rules", "virtual_triples", "validation")
 UNLINKED = ("evidence", "not linked")  # the breakdown and its group that the page shows
 NEGATIVES = "training.softmax_negatives"
+FORMER = {"model.propagate_newcomers": True}  # settings there were, and what holds now in their place
 INACTIVE_WITHOUT = {  # settings that change nothing while one of these is off
     "training.propagation_steps": ("model.propagation",),
     "model.propagate_newcomers": ("model.propagation", "model.graph_statistics"),
@@ -44,7 +45,7 @@ def reduced(report: Mapping[str, Any]) -> Result:
         groups = (group for group in also["breakdowns"] if (group["by"], group["group"]) == UNLINKED)
         unlinked = next(({name: group[name] for name in also["metrics"]} for group in groups), None)
         row["also"] = {**_part(also), "unlinked": unlinked}
-    for part in ("network", "rules"):
+    for part in ("embedding", "rules"):
         if report.get(part):
             row[part] = [_part(figures) for figures in report[part]]
     if report.get("calibration"):
@@ -121,28 +122,20 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     """In words which settings of a result are not those of the cell now; empty where all are."""
     if stored.get("config_sha256") == cell.settings_hash:
         return ""
-    both = _known(stored.get("settings", {})), cell.settings
-    then, now = (_effective(flat_settings(one), cell.dataset) for one in both)
+    then, now = (_effective(one, cell.dataset) for one in (stored.get("settings", {}), cell.settings))
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     more = ", ..." if len(differing) > 4 else ""
     return f"it was run with other settings ({', '.join(differing[:4])}{more})" if differing else ""
 
 
-def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what this version has no setting for: nothing can be compared with it."""
-    named = setting_names()
-    return {
-        name: {inner: one for inner, one in value.items() if f"{name}.{inner}" in named} if name in SECTIONS else value
-        for name, value in settings.items()
-    }
-
-
 def _effective(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:
-    """Settings by their full names, without those that change nothing."""
+    """Settings by their full names, without those that change nothing, or that this version does not have."""
+    settings, named = FORMER | flat_settings(settings), {*setting_names(), *FORMER}
     found = {
         name: value
         for name, value in settings.items()
-        if all(settings.get(needed) is not False for needed in INACTIVE_WITHOUT.get(name, ()))
+        if (name in named or name.partition(".")[0] not in SECTIONS)
+        and all(settings.get(needed) is not False for needed in INACTIVE_WITHOUT.get(name, ()))
     }
     entities = entry(dataset).entities if dataset in names() else None
     if entities is not None and (found.get(NEGATIVES) or entities) >= entities:

@@ -130,5 +130,5 @@ def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 # The lines of figures that a row may have, and where a result has those of an ensemble's parts.
 FULL, UNLINKED = "ours, full filter", "full filter, unlinked pairs"
-ALONE = {"network alone": "network", "rules alone": "rules"}
+ALONE = {"embedding alone": "embedding", "rules alone": "rules"}
 PARTS = ("ours", FULL, UNLINKED, *ALONE)
