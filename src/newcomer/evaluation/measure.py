@@ -12,7 +12,7 @@ import torch
 from newcomer.data.cut import CutDataset, FactsCut
 from newcomer.errors import DatasetError, OptionError, shown
 from newcomer.evaluation.alignment import AlignedModel, rule_scorer_for, scorer_for
-from newcomer.evaluation.calibration import Answers, Probabilities
+from newcomer.evaluation.calibration import AnswerRecorder, Answers, Probabilities
 from newcomer.evaluation.classification import ClassificationResult, RelationThresholds, classify, reclassified
 from newcomer.evaluation.ranking import (
     FILTERS,
@@ -23,13 +23,7 @@ from newcomer.evaluation.ranking import (
     evaluate_under,
     queries_of,
 )
-from newcomer.evaluation.reliability import (
-    answer_probabilities,
-    answers_of_triples,
-    recorder,
-    shown_answers,
-    triple_probabilities,
-)
+from newcomer.evaluation.reliability import SHOWN, answers_of_triples, calibrated, shown_answers
 from newcomer.evaluation.stored import calibration_of, decides_by_probability, thresholds_in
 from newcomer.graph import Graph, InductiveDataset, Mask
 from newcomer.models.bundle import Bundle, dataset_hash
@@ -175,14 +169,16 @@ def rank_test(
 
     with limited_threads(evaluation.threads):
         scorer = scorer_for(bundle, dataset, evaluation.device, evaluation.threads)
-        recorded = recorder(scorer, dataset, FILTERS[protocol.filter](dataset, full))
-        by_model, embedding = ranked(recorded), scorer.embedding
+        embedding, true = scorer.embedding, FILTERS[protocol.filter](dataset, full)
+        recorded = AnswerRecorder(scorer, dataset, true, embedding is not None, SHOWN)
+        by_model = ranked(recorded)
         by_embedding = ranked(embedding) if with_parts and embedding is not None else []
     has_rules = len(bundle.rules) > 0  # without any, only frequencies would be left to rank by
     by_rules = ranked(rule_scorer_for(bundle, dataset, evaluation.threads)) if with_parts and has_rules else []
     asked = headline(by_model[0]).queries
     answers = shown_answers(recorded, scorer, asked)
-    probabilities = answer_probabilities(answers, calibration_of(bundle), scorer.alignment.relations)
+    calibration = calibration_of(bundle)
+    probabilities = calibrated(calibration.answers if calibration else None, answers, scorer)
     unknown = int((~scorer.alignment.knows(asked.relation)).sum())
     return RankedTest(by_model, by_embedding, by_rules, unknown, answers, probabilities)
 
@@ -225,18 +221,13 @@ def classify_with_probabilities(evaluation: Evaluation) -> ClassifiedTest:
     with limited_threads(evaluation.threads):
         triples = answers_of_triples(scorer, evaluation.visible, result)
     calibration = calibration_of(evaluation.bundle)
-    probabilities = triple_probabilities(triples, calibration, scorer.alignment.relations)
+    probabilities = calibrated(calibration.triples if calibration else None, triples, scorer)
     if evaluation.thresholds_from == PROBABILITIES and probabilities is not None:
-        result = reclassified(result, _of_all(result, scorer, probabilities), HALF, evaluation.generator)
+        known = scorer.alignment.knows(result.triples.relations)
+        of_all = np.zeros(len(known))  # along a relation that the model lacks, 0
+        of_all[known] = probabilities
+        result = reclassified(result, of_all, HALF, evaluation.generator)
     return ClassifiedTest(result, triples, probabilities)
-
-
-def _of_all(result: ClassificationResult, scorer: AlignedModel, probabilities: Probabilities) -> Probabilities:
-    """The probabilities of all triples: 0 along a relation that the model lacks."""
-    known = scorer.alignment.knows(result.triples.relations)
-    everything = np.zeros(len(known))
-    everything[known] = probabilities
-    return everything
 
 
 def _classified(evaluation: Evaluation) -> tuple[AlignedModel, ClassificationResult]:

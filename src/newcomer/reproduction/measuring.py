@@ -7,9 +7,10 @@ from typing import Any
 from newcomer.config import Config
 from newcomer.data.dataset import parts_of
 from newcomer.data.describe import describe, neighbours_per_predicted_fact
+from newcomer.evaluation.breakdown import breakdown
 from newcomer.evaluation.measure import headline
 from newcomer.evaluation.ranking import RankingProtocol, evaluate_under
-from newcomer.evaluation.report import Report, breakdown_rows, ceiling_report, figures_of, json_ready, versions
+from newcomer.evaluation.report import Report, ceiling_report, figures_of, json_ready, versions
 from newcomer.graph import Graph, Ids, InductiveDataset, Overlay
 from newcomer.models.grounding import ground
 from newcomer.reproduction.plans import Cell
@@ -78,7 +79,7 @@ def rules_report(cell: Cell, dataset: InductiveDataset, full: Graph | None, thre
     ranker = RuleScorer(RuleRanker.of(rules), Overlay.of_dataset(dataset), thread_count(threads))
     protocols = [RankingProtocol(filter=name) for name in (("known",) if full is None else ("known", "full"))]
     known, *rest = map(headline, evaluate_under(dataset, ranker, protocols, full=full))
-    others = ({**figures_of(one, 0), "breakdowns": breakdown_rows(BY, one, dataset)} for one in rest)
+    others = ({**figures_of(one, 0), "breakdowns": breakdown(one, dataset, BY)} for one in rest)
     report = {
         **core_of(cell),
         **figures_of(known, 0),
