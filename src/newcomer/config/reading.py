@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from newcomer.config.fields import AUTO, IN_WORDS, NOTHING, Maybe, Settings, limits_in_words, plain_fields
+from newcomer.config.fields import AUTO, NOTHING, TYPES, Maybe, Settings, limits_in_words, plain_fields
 from newcomer.config.settings import SECTIONS, Config, merged, setting_names, unknown_setting
 from newcomer.errors import InputError, OptionError, shown, unknown_name
 
@@ -82,7 +82,8 @@ def _allowed(one: Field[Any], kind: Any) -> str:
     if one.metadata["choices"] is not None:
         return ", ".join(one.metadata["choices"])
     limits = limits_in_words(one.metadata["limits"])
-    return f"{IN_WORDS[kind]}, {limits}" if limits else IN_WORDS[kind]
+    words = TYPES[kind][0]
+    return f"{words}, {limits}" if limits else words
 
 
 def _toml(value: Any) -> str:

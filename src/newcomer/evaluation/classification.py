@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from newcomer.errors import DatasetError, OptionError, shown
 from newcomer.evaluation.metrics import Interval, Values, bootstrap_mean
-from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask, TripleArray, Vocabulary, concatenate
 
 PRIOR = 100.0  # of thresholds found on few triples
 FOLDS = 5
@@ -45,9 +45,9 @@ class RelationThresholds:
 
     def of(self, relations: Ids) -> Values:
         """The threshold of each relation id, shape (n,)."""
-        distinct, place = np.unique(relations, return_inverse=True)
-        each = [self.relations.get(int(relation), self.overall) for relation in distinct]
-        return np.array(each, dtype=np.float64)[place]
+        return np.array(
+            [self.relations.get(relation, self.overall) for relation in relations.tolist()], dtype=np.float64
+        )
 
     def accepts(self, relations: Ids, scores: npt.NDArray[Any]) -> Mask:
         """Whether each triple counts as true; in double precision, where no threshold is rounded onto a score."""
@@ -255,40 +255,27 @@ def corrupted(dataset: InductiveDataset, triples: TripleArray, generator: np.ran
     where none of them makes an unstated triple, from all of its kind; then from all entities; at last, where a coin
     decided, the other end is replaced in the same way.
     """
-    pools = _Pools.of(dataset, triples)
+    replacements = _Replacements(dataset, triples)
     new_head, new_tail = ~dataset.is_seen[triples.heads], ~dataset.is_seen[triples.tails]
     replaces_head = np.where(new_head == new_tail, generator.random(len(triples)) < 0.5, new_tail)
     either = (new_head == new_tail).tolist()
     rows = [
-        pools.replaced(row, at_head, is_free, generator)
+        replacements.replaced(row, at_head, is_free, generator)
         for row, at_head, is_free in zip(triples.rows.tolist(), replaces_head.tolist(), either, strict=True)
     ]
     return TripleArray.of(rows)
 
 
-@dataclass(frozen=True, eq=False)
-class _Pools:
-    """Replacements of an entity: (relation, kind, entity) packed into one sorted number each, a column a side."""
+class _Replacements:
+    """What an end of a triple may be replaced by."""
 
-    dataset: InductiveDataset
-    true: Graph
-    keys: tuple[Offsets, Offsets]
-    kinds: tuple[Ids, Ids, Ids]
-
-    @classmethod
-    def of(cls, dataset: InductiveDataset, triples: TripleArray) -> "_Pools":
-        true = Graph.build(
-            dataset.entities, dataset.relations, concatenate([dataset.known().triples, triples.positives])
-        )
-        facts, size = concatenate([dataset.observed.triples, dataset.auxiliary.triples]), len(dataset.entities)
-
-        def keys(ends: Ids) -> Offsets:
-            kind = facts.relations.astype(np.int64) * 2 + dataset.is_seen[ends]
-            return np.unique(kind * size + ends)
-
-        all_ids = np.arange(size, dtype=np.int32)
-        kinds = (all_ids[~dataset.is_seen], all_ids[dataset.is_seen], all_ids)
-        return cls(dataset, true, (keys(facts.heads), keys(facts.tails)), kinds)
+    def __init__(self, dataset: InductiveDataset, triples: TripleArray) -> None:
+        stated = concatenate([dataset.known().triples, triples.positives])
+        everyone = np.arange(len(dataset.entities), dtype=np.int32)
+        self.dataset, self.facts = dataset, dataset.known_facts().triples
+        self.true = Graph.build(dataset.entities, dataset.relations, stated).adjacency
+        self.kinds = everyone[~dataset.is_seen], everyone[dataset.is_seen], everyone
+        self._pools: dict[tuple[int, bool], Ids] = {}
 
     def replaced(
         self, triple: list[int], at_head: bool, is_free: bool, generator: np.random.Generator
@@ -297,18 +284,17 @@ class _Pools:
         head, relation, tail = triple
         for side_is_head in (at_head, not at_head) if is_free else (at_head,):
             if side_is_head:
-                new_head = self._replacement(tail, relation + len(self.dataset.relations), head, generator)
-                new_tail: int | None = tail
+                new = self._drawn(tail, relation + len(self.dataset.relations), head, generator)
             else:
-                new_head, new_tail = head, self._replacement(head, relation, tail, generator)
-            if new_head is not None and new_tail is not None:
-                return new_head, relation, new_tail
+                new = self._drawn(head, relation, tail, generator)
+            if new is not None:
+                return (new, relation, tail) if side_is_head else (head, relation, new)
         names = _written(self.dataset, triple)
         raise DatasetError(f"no false triple can be made of {names}: every replacement of an end is stated as true")
 
-    def _replacement(self, kept: int, asked: int, replaced: int, generator: np.random.Generator) -> int | None:
+    def _drawn(self, kept: int, asked: int, replaced: int, generator: np.random.Generator) -> int | None:
         """An entity that makes no true triple with ``kept`` along ``asked``, from the narrowest pool that has one."""
-        relations, tails = self.true.adjacency.of(kept)
+        relations, tails = self.true.of(kept)
         true = tails[slice(*np.searchsorted(relations, [asked, asked + 1]))]
         is_seen = bool(self.dataset.is_seen[replaced])
         for pool in (self._in_relation(asked, is_seen), self.kinds[is_seen], self.kinds[2]):
@@ -319,7 +305,8 @@ class _Pools:
 
     def _in_relation(self, asked: int, is_seen: bool) -> Ids:
         """The entities of one kind on the asked side of a relation, sorted."""
-        relation, size = asked % len(self.dataset.relations), len(self.dataset.entities)
-        keys, first = self.keys[asked < len(self.dataset.relations)], (relation * 2 + is_seen) * size
-        start, stop = np.searchsorted(keys, [first, first + size])
-        return (keys[start:stop] - first).astype(np.int32)
+        if (asked, is_seen) not in self._pools:
+            ends = self.facts.tails if asked < len(self.dataset.relations) else self.facts.heads
+            found = np.unique(ends[self.facts.relations == asked % len(self.dataset.relations)])
+            self._pools[asked, is_seen] = found[self.dataset.is_seen[found] == is_seen]
+        return self._pools[asked, is_seen]

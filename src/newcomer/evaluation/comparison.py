@@ -8,7 +8,7 @@ import numpy as np
 from newcomer.errors import unknown_name
 from newcomer.evaluation.classification import ClassificationResult
 from newcomer.evaluation.measure import CLASSIFICATION, RANKING
-from newcomer.evaluation.metrics import ACCURACY, METRICS, Comparison, Interval, Values, paired_bootstrap
+from newcomer.evaluation.metrics import ACCURACY, METRICS, Comparison, Interval, paired_bootstrap
 from newcomer.evaluation.ranking import RankingResult
 
 
@@ -33,28 +33,26 @@ def metric_task(metric: str) -> str:
 
 def compare_rankings(results: Sequence[RankingResult], metric: str, seed: int = 0) -> list[ComparedModel]:
     """Rankings of the same questions against the first, by resampled questions."""
-    generator, models = np.random.default_rng(seed), []
-    for place, result in enumerate(results):
-        value, interval = result.metrics()[metric], result.interval(metric, generator)
-        against = None
-        if place:
-            against = paired_bootstrap(result.ranks, results[0].ranks, metric, generator, result.candidates)
+    generator, first = np.random.default_rng(seed), results[0].ranks
+    models: list[ComparedModel] = []
+    for result in results:
+        value, interval, against = result.metrics()[metric], result.interval(metric, generator), None
+        if models:
+            against = paired_bootstrap(result.ranks, first, metric, generator, result.candidates)
         models.append(ComparedModel(result.measured(), value, interval, against))
     return models
 
 
 def compare_classifications(results: Sequence[ClassificationResult], seed: int = 0) -> list[ComparedModel]:
     """Classifications of the same triples against the first, by resampled triples."""
-    generator, models = np.random.default_rng(seed), []
-    first = _as_ranks(results[0])
-    for place, result in enumerate(results):
-        ranks = _as_ranks(result)
-        against = paired_bootstrap(ranks, first, "hits@1", generator, np.full(len(ranks), 2)) if place else None
-        named = None if against is None else replace(against, metric=ACCURACY)
-        models.append(ComparedModel(result.metrics(), result.metrics()[ACCURACY], result.interval, named))
+    generator = np.random.default_rng(seed)
+    models: list[ComparedModel] = []
+    # A triple that is classified rightly as rank 1, else 2: accuracy is then Hits@1.
+    ranks = [np.where(result.labels == result.predicted, 1.0, 2.0) for result in results]
+    for result, mine in zip(results, ranks, strict=True):
+        metrics, against = result.metrics(), None
+        if models:
+            found = paired_bootstrap(mine, ranks[0], "hits@1", generator, np.full(len(mine), 2))
+            against = replace(found, metric=ACCURACY)
+        models.append(ComparedModel(metrics, metrics[ACCURACY], result.interval, against))
     return models
-
-
-def _as_ranks(result: ClassificationResult) -> Values:
-    """A triple that is classified rightly as rank 1, else 2: accuracy is then Hits@1."""
-    return np.where(result.labels == result.predicted, 1.0, 2.0)

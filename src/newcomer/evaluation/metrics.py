@@ -26,27 +26,6 @@ SAMPLES, LEVEL = 1000, 0.95  # resamples, and the share of them that an interval
 DRAWS_AT_ONCE = 1 << 20
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A metric of ranks, and its expected value when each answer stands at random among the best of its candidates.
-
-    Both take the numbers of candidates as well; the second has numbers of best candidates in place of ranks.
-    """
-
-    of: Callable[[Values, Counts], Values]
-    expected: Callable[[Counts, Counts], Values]
-
-
-def mean_rank(ranks: Values, candidates: Counts) -> Values:
-    """Mean rank; lower is better."""
-    return _mean(ranks)
-
-
-def mean_reciprocal_rank(ranks: Values, candidates: Counts) -> Values:
-    """Mean of 1 / rank."""
-    return _mean(1.0 / ranks)
-
-
 def hits(k: int, ranks: Values, candidates: Counts) -> Values:
     """Share of the ranks that are at most ``k``."""
     return _mean(ranks <= k)
@@ -69,29 +48,15 @@ def _mean(values: npt.NDArray[Any]) -> Values:
 
 def summary(ranks: Values, candidates: Counts) -> dict[str, float]:
     """Every metric of these ranks, by name."""
-    return {name: float(metric.of(ranks, candidates)) for name, metric in METRICS.items()}
+    return {name: float(metric(ranks, candidates)) for name, metric in METRICS.items()}
 
 
-def expected_summary(tied: Counts, candidates: Counts) -> dict[str, float]:
-    """Every metric's expected value when each answer stands at random among the ``tied`` best of its candidates."""
-    return {name: float(metric.expected(tied, candidates)) for name, metric in METRICS.items()}
-
-
-def _expected_mean_rank(tied: Counts, candidates: Counts) -> Values:
-    return _mean((tied + 1) / 2)
-
-
-def _expected_reciprocal_rank(tied: Counts, candidates: Counts) -> Values:
+def expected_summary(tied: Counts) -> dict[str, float]:
+    """The expected value of those reported, when each answer stands at random among the ``tied`` best candidates."""
     harmonic = np.cumsum(1.0 / np.arange(1, tied.max(initial=0) + 1))
-    return _mean(harmonic[tied - 1] / tied)
-
-
-def _expected_hits(k: int, tied: Counts, candidates: Counts) -> Values:
-    return _mean(np.minimum(k, tied) / tied)
-
-
-def _expected_index(tied: Counts, candidates: Counts) -> Values:
-    return adjusted_mean_rank_index((tied + 1) / 2, candidates)  # linear in the ranks, so their means will do
+    found = {"mr": (tied + 1) / 2, "mrr": harmonic[tied - 1] / tied}
+    found |= {f"hits@{k}": np.minimum(k, tied) / tied for k in (1, 3, 10)}
+    return {name: float(_mean(found[name])) for name in MEASURED}
 
 
 @dataclass(frozen=True)
@@ -115,7 +80,7 @@ class Comparison:
 
 def bootstrap(metric: str, ranks: Values, candidates: Counts, generator: np.random.Generator) -> Interval:
     """The percentile interval of a metric over queries drawn anew, with replacement."""
-    figure = METRICS[metric].of
+    figure = METRICS[metric]
     return _percentiles(_resampled(lambda drawn: figure(ranks[drawn], candidates[drawn]), len(ranks), generator))
 
 
@@ -133,7 +98,7 @@ def paired_bootstrap(
     p-value is two-sided: twice the share of resamples at zero or on its rarer side, with one more counted there (so it
     is never 0), at most 1.
     """
-    figure = METRICS[metric].of
+    figure = METRICS[metric]
 
     def difference(drawn: Places) -> Values:
         return figure(ranks_a[drawn], candidates[drawn]) - figure(ranks_b[drawn], candidates[drawn])
@@ -169,13 +134,13 @@ def _percentiles(values: Values) -> Interval:
     return Interval(float(low), float(high), LEVEL)
 
 
-METRICS: dict[str, Metric] = {
-    "mr": Metric(mean_rank, _expected_mean_rank),
-    "mrr": Metric(mean_reciprocal_rank, _expected_reciprocal_rank),
-    "hits@1": Metric(partial(hits, 1), partial(_expected_hits, 1)),
-    "hits@3": Metric(partial(hits, 3), partial(_expected_hits, 3)),
-    "hits@10": Metric(partial(hits, 10), partial(_expected_hits, 10)),
-    "amri": Metric(adjusted_mean_rank_index, _expected_index),
+METRICS: dict[str, Callable[[Values, Counts], Values]] = {
+    "mr": lambda ranks, _: _mean(ranks),
+    "mrr": lambda ranks, _: _mean(1.0 / ranks),
+    "hits@1": partial(hits, 1),
+    "hits@3": partial(hits, 3),
+    "hits@10": partial(hits, 10),
+    "amri": adjusted_mean_rank_index,
 }
 MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")  # those that are reported of a ranking
 ACCURACY = "accuracy"  # of a classification, beside these

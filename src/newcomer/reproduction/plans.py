@@ -18,7 +18,7 @@ from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
-from newcomer.config import PROTOCOLS, Config, ablation, config_hash, load_preset, with_overrides
+from newcomer.config import PROTOCOLS, Config, ablation, load_preset, with_overrides
 from newcomer.errors import OptionError, shown, unknown_name
 
 PLANS = ("statistics", "classification", "link-prediction", "ablation", "decoders", "unseen-share", "other-graphs")
@@ -47,11 +47,11 @@ class Model:
 class Run:
     """Some of a plan's cells: every data set with every model, protocol and seed."""
 
-    title: str
     datasets: tuple[str, ...]
     models: tuple[str, ...]
     protocols: tuple[str, ...]
     seeds: int
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,6 @@ class Cell:
         return self.label.partition("-")[0]
 
     @property
-    def variant(self) -> str | None:
-        return self.label.partition("-")[2] or None
-
-    @property
     def is_trained(self) -> bool:
         return self.config is not None and self.task != STATISTICS
 
@@ -109,8 +105,6 @@ class Cell:
     @cached_property
     def settings_hash(self) -> str:
         """A SHA-256 that two cells share when all of their settings are the same."""
-        if self.config is not None and self.is_trained:
-            return config_hash(self.config)
         text = json.dumps(self.settings, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -126,20 +120,17 @@ def load_plan(table: str) -> Plan:
     if table not in PLANS:
         raise unknown_name("table", table, (*PLANS, "report"))
     stated = read_toml("plans", f"{table}.toml")
-    models = {label: _model(label, model) for label, model in stated["models"].items()}
-    runs = tuple(map(_run, stated["runs"]))
-    metrics = tuple(stated["metrics"])
-    return Plan(table, stated["task"], stated["title"], stated["about"], metrics, stated["layout"], models, runs)
+    models = {
+        label: Model(label, one.get("preset"), one.get("ablation"), tuple(one.get("set", ())), one.get("mining"))
+        for label, one in stated.pop("models").items()
+    }
+    runs = tuple(Run(**_tuples(run)) for run in stated.pop("runs"))
+    return Plan(table=table, models=models, runs=runs, **_tuples(stated))
 
 
-def _model(label: str, stated: Mapping[str, Any]) -> Model:
-    changes = tuple(stated.get("set", ()))
-    return Model(label, stated.get("preset"), stated.get("ablation"), changes, stated.get("mining"))
-
-
-def _run(stated: Mapping[str, Any]) -> Run:
-    datasets, models, protocols = (tuple(stated[name]) for name in ("datasets", "models", "protocols"))
-    return Run(stated.get("title", ""), datasets, models, protocols, stated["seeds"])
+def _tuples(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """With tuples for lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
 
 
 def cells_of(

@@ -87,12 +87,9 @@ class Sources:
         return align(whole.known(), self.get(name).dataset)
 
     def _made(self, name: str) -> Source:
-        try:
+        stated = _catalogue().get(name, {})
+        if "cut" not in stated or self._is_there(name):
             return Source(read_dataset(self._folder(name), name=name), FILES)
-        except DatasetError:
-            stated = _catalogue().get(name, {})
-            if "cut" not in stated or self._is_there(name):
-                raise
         cut = stated["cut"]
         whole = self._graph(stated["original"])
         dataset = replace(split_graph(whole, SplitRule(**cut)), name=name)
