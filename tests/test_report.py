@@ -24,15 +24,17 @@ from newcomer.evaluation import plots as evaluation_plots
 from newcomer.evaluation.alignment import Alignment, rule_scorer_for, scorer_for
 from newcomer.evaluation.calibration import calibration_error
 from newcomer.evaluation.classification import RelationThresholds, classify, labelled
-from newcomer.evaluation.comparison import compare_classifications, compare_rankings, metric_task
 from newcomer.evaluation.measure import (
     TASKS,
     Evaluation,
     check_same_data,
     classify_test,
     classify_with_probabilities,
+    compare_classifications,
+    compare_rankings,
     default_task,
     headline,
+    metric_task,
     outside_headline,
     rank_test,
 )

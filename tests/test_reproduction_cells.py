@@ -17,7 +17,7 @@ from newcomer.graph import Overlay
 from newcomer.models.bundle import dataset_hash
 from newcomer.reproduction.cells import commit
 from newcomer.reproduction.measuring import core_of, rules_report, statistics_report
-from newcomer.reproduction.sources import Sources, note_about, original_of
+from newcomer.reproduction.sources import Sources, stated_about
 from newcomer.reproduction.stored import changed_settings, read_result, read_results, write_result
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker, RuleScorer
@@ -263,8 +263,10 @@ def test_sets_that_are_not_published_are_cut(made, tmp_path):
     assert Sources(given).get("fb15k-subject-15").origin == "files"
     (given / "fb15k-subject-15" / "train.tsv").write_text("a\tb\n")
     complaint(Sources(given).get, "fb15k-subject-15")  # a broken one is not replaced in silence
-    assert original_of("fb15k-object-5") == "fb15k" and original_of("wn11-both-1000") is None
-    assert "stand-in" in note_about("yago37-partial-subject-10") and note_about("fb15k-subject-10") is None
+    assert stated_about("fb15k-object-5")["original"] == "fb15k" and stated_about("wn11-both-1000") == {}
+    assert "stand-in" in stated_about("yago37-partial-subject-10")["note"] and "note" not in stated_about(
+        "fb15k-subject-10"
+    )
 
 
 def test_sources_without_a_root_look_where_names_are_looked_for(made, monkeypatch, tmp_path):

@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from newcomer.reproduction.figures import PICTURE, draw_shares, share_lines
 from newcomer.reproduction.page import page_of, write_page
 from newcomer.reproduction.plans import cells_of, load_plan
 from newcomer.reproduction.stored import reduced, write_result
 from newcomer.reproduction.tables import (
     FULL,
+    PICTURE,
     UNLINKED,
     Figure,
+    draw_shares,
     figure_of,
     markdown_table,
     rows_of,
+    share_lines,
     shown_difference,
     shown_figure,
 )

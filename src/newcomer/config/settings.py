@@ -329,19 +329,15 @@ def merged(config: Config, settings: Mapping[str, Any]) -> Config:
     changed: dict[str, Any] = {}
     for name, value in settings.items():
         if name in SECTIONS:
-            changed[name] = replace(getattr(config, name), **_section_values(name, value))
+            if not isinstance(value, Mapping):
+                raise OptionError(f"{name} is {shown(value)}, but must be a table of settings")
+            for bare in value:
+                if f"{name}.{bare}" not in setting_names():
+                    raise unknown_setting(f"{name}.{bare}")
+            changed[name] = replace(getattr(config, name), **value)
         elif name in setting_names() and "." not in name:
             changed[name] = value
         else:
             near = get_close_matches(str(name), SECTIONS, n=1, cutoff=0.6) if isinstance(value, Mapping) else []
             raise unknown_name("section", str(name), SECTIONS) if near else unknown_setting(str(name))
     return replace(config, **changed)
-
-
-def _section_values(section: str, values: Any) -> dict[str, Any]:
-    if not isinstance(values, Mapping):
-        raise OptionError(f"{section} is {shown(values)}, but must be a table of settings")
-    for name in values:
-        if f"{section}.{name}" not in setting_names():
-            raise unknown_setting(f"{section}.{name}")
-    return {str(name): value for name, value in values.items()}

@@ -1,6 +1,9 @@
-"""A trained model measured on the test part of a data set: its answers ranked, or its triples classified."""
+"""A trained model measured on the test part of a data set: its answers ranked, or its triples classified.
 
-from collections.abc import Iterator
+Several models are measured on the same questions or triples, each against the first by a paired bootstrap.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,10 +13,11 @@ import numpy as np
 import torch
 
 from newcomer.data.cut import CutDataset, FactsCut
-from newcomer.errors import DatasetError, OptionError, shown
+from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.evaluation.alignment import AlignedModel, rule_scorer_for, scorer_for
 from newcomer.evaluation.calibration import AnswerRecorder, Answers, Probabilities
 from newcomer.evaluation.classification import ClassificationResult, RelationThresholds, classify, reclassified
+from newcomer.evaluation.metrics import ACCURACY, METRICS, Comparison, Interval, paired_bootstrap
 from newcomer.evaluation.ranking import (
     FILTERS,
     Progress,
@@ -158,18 +162,17 @@ def rank_test(
     progress: Progress | None = None,
 ) -> RankedTest:
     """Rank the answers of test under a protocol, and with a full graph under the other filter too, in one pass."""
-    if full is None and protocol.filter == "full":
-        raise OptionError("the filter 'full' needs a graph of all true triples; name it with --full-graph")
     other = "known" if protocol.filter == "full" else "full"
     protocols = [protocol] if full is None else [protocol, replace(protocol, filter=other)]
     bundle, dataset, queries = evaluation.bundle, evaluation.visible, queries_of(evaluation.dataset)
+    true = FILTERS[protocol.filter](dataset, full)
 
     def ranked(scorer: Scorer) -> list[RankingResult]:
         return evaluate_under(dataset, scorer, protocols, full, queries, progress)
 
     with limited_threads(evaluation.threads):
         scorer = scorer_for(bundle, dataset, evaluation.device, evaluation.threads)
-        embedding, true = scorer.embedding, FILTERS[protocol.filter](dataset, full)
+        embedding = scorer.embedding
         recorded = AnswerRecorder(scorer, dataset, true, embedding is not None, SHOWN)
         by_model = ranked(recorded)
         by_embedding = ranked(embedding) if with_parts and embedding is not None else []
@@ -235,3 +238,49 @@ def _classified(evaluation: Evaluation) -> tuple[AlignedModel, ClassificationRes
     with limited_threads(evaluation.threads):
         scorer = scorer_for(evaluation.bundle, dataset, evaluation.device, evaluation.threads)
         return scorer, classify(dataset, scorer, evaluation.generator, evaluation.stored_thresholds)
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedModel:
+    """One of several models: its value of the metric they are compared by, and how far that is above the first's."""
+
+    metrics: Mapping[str, float]
+    value: float
+    interval: Interval
+    comparison: Comparison | None
+
+
+def metric_task(metric: str) -> str:
+    """The task that a metric belongs to."""
+    if metric == ACCURACY:
+        return CLASSIFICATION
+    if metric not in METRICS:
+        raise unknown_name("metric", metric, (*METRICS, ACCURACY))
+    return RANKING
+
+
+def compare_rankings(results: Sequence[RankingResult], metric: str, seed: int = 0) -> list[ComparedModel]:
+    """Rankings of the same questions against the first, by resampled questions."""
+    generator, first = np.random.default_rng(seed), results[0].ranks
+    models: list[ComparedModel] = []
+    for result in results:
+        value, interval, against = result.metrics()[metric], result.interval(metric, generator), None
+        if models:
+            against = paired_bootstrap(result.ranks, first, metric, generator, result.candidates)
+        models.append(ComparedModel(result.measured(), value, interval, against))
+    return models
+
+
+def compare_classifications(results: Sequence[ClassificationResult], seed: int = 0) -> list[ComparedModel]:
+    """Classifications of the same triples against the first, by resampled triples."""
+    generator = np.random.default_rng(seed)
+    models: list[ComparedModel] = []
+    # A triple that is classified rightly as rank 1, else 2: accuracy is then Hits@1.
+    ranks = [np.where(result.labels == result.predicted, 1.0, 2.0) for result in results]
+    for result, mine in zip(results, ranks, strict=True):
+        metrics, against = result.metrics(), None
+        if models:
+            found = paired_bootstrap(mine, ranks[0], "hits@1", generator, np.full(len(mine), 2))
+            against = replace(found, metric=ACCURACY)
+        models.append(ComparedModel(metrics, metrics[ACCURACY], result.interval, against))
+    return models

@@ -44,10 +44,6 @@ class Queries:
     triple: Offsets
     group: npt.NDArray[np.str_]
 
-    def __post_init__(self) -> None:
-        for column in self.columns:
-            column.setflags(write=False)
-
     def __len__(self) -> int:
         return len(self.entity)
 
@@ -251,8 +247,8 @@ def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int
 
 
 def _scores(dataset: InductiveDataset, scorer: Scorer, queries: Queries, batch: slice) -> npt.NDArray[Any]:
-    """The scores of a batch, checked; the scorer gets copies, because not every scorer can take read-only columns."""
-    entities, relations = queries.entity[batch].copy(), queries.relation[batch].copy()
+    """The scores of a batch, checked."""
+    entities, relations = queries.entity[batch], queries.relation[batch]
     scores = np.asarray(scorer.scores(entities, relations))
     missing = np.isnan(scores)
     if missing.any():
@@ -309,7 +305,7 @@ def ceiling(
 
 def _full_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
     if full is None:
-        raise OptionError("the filter 'full' needs a graph of all true triples; pass one as full=")
+        raise OptionError("the filter 'full' needs a graph of all true triples; name it with --full-graph")
     return Graph.build(dataset.entities, dataset.relations, concatenate([dataset.known().triples, full.triples]))
 
 

@@ -25,7 +25,7 @@ from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.models.device import choose_device
 from newcomer.reproduction.measuring import BY, rules_report, statistics_report
 from newcomer.reproduction.plans import STATISTICS, Cell
-from newcomer.reproduction.sources import Source, Sources, note_about
+from newcomer.reproduction.sources import Source, Sources, stated_about
 from newcomer.reproduction.stored import (
     Result,
     changed_settings,
@@ -129,7 +129,7 @@ class CellRunner:
             "config_sha256": cell.settings_hash,
             "dataset_sha256": self.sources.digest(cell.dataset),
             "dataset_origin": source.origin,
-            "dataset_note": note_about(cell.dataset),
+            "dataset_note": stated_about(cell.dataset).get("note"),
             "commit": commit(),
         }
 

@@ -158,25 +158,18 @@ def chosen_cells(
     changes: Sequence[str] = (),
 ) -> list[Cell]:
     """The cells to run, as `cells_of`; with ``only`` those whose name has one of these parts."""
-    _check(protocol, seeds, changes)
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, PROTOCOLS)
+    for name in (text.partition("=")[0].strip() for text in changes):
+        if name in DECIDED:
+            raise OptionError(f"{name} cannot be set for a plan's cells; {DECIDED[name]}")
+    with_overrides(load_preset("default"), changes)  # a wrong name or value is an error before anything is read
     cells = cells_of(plan, protocol, seeds, changes)
     kept = [cell for cell in cells if not only or any(fnmatchcase(cell.name, f"*{part}*") for part in only)]
     if not kept:
         asked = " or ".join(map(shown, only)) if only else f"the protocol {protocol}"
         raise OptionError(f"no cell of {plan.table} is of {asked}; see their names with: --dry-run")
     return kept
-
-
-def _check(protocol: str | None, seeds: int | None, changes: Sequence[str]) -> None:
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise unknown_name("protocol", protocol, PROTOCOLS)
-    if seeds is not None and seeds < 1:
-        raise OptionError(f"--seeds is {seeds}, but must be an integer from 1")
-    for text in changes:
-        name = text.partition("=")[0].strip()
-        if name in DECIDED:
-            raise OptionError(f"{name} cannot be set for a plan's cells; {DECIDED[name]}")
-    with_overrides(load_preset("default"), changes)  # a wrong name or value is an error before anything is read
 
 
 def _under(runs: Sequence[Run], protocol: str | None) -> list[Run]:
