@@ -15,8 +15,7 @@ from newcomer.data import load_dataset, write_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.graph import Overlay
 from newcomer.models.bundle import dataset_hash
-from newcomer.reproduction.cells import commit
-from newcomer.reproduction.measuring import core_of, rules_report, statistics_report
+from newcomer.reproduction.cells import commit, core_of, rules_report, statistics_report
 from newcomer.reproduction.sources import Sources, stated_about
 from newcomer.reproduction.stored import changed_settings, read_result, read_results, write_result
 from newcomer.rules.mining import MiningPlan, mine_rules

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -109,7 +109,8 @@ class Cell:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_toml(*place: str) -> dict[str, Any]:
+@cache
+def read_toml(*place: str) -> Mapping[str, Any]:
     """A TOML file of this room."""
     text = files("newcomer.reproduction").joinpath(*place).read_text(encoding="utf-8")
     return tomllib.loads(text)
@@ -119,7 +120,7 @@ def load_plan(table: str) -> Plan:
     """The plan of this name; a wrong name is answered with the nearest right one."""
     if table not in PLANS:
         raise unknown_name("table", table, (*PLANS, "report"))
-    stated = read_toml("plans", f"{table}.toml")
+    stated = dict(read_toml("plans", f"{table}.toml"))
     models = {
         label: Model(label, one.get("preset"), one.get("ablation"), tuple(one.get("set", ())), one.get("mining"))
         for label, one in stated.pop("models").items()

@@ -5,7 +5,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,9 @@ from newcomer.reproduction.plans import read_toml
 FILES = "files"
 
 
-@cache
-def _catalogue() -> Mapping[str, Mapping[str, Any]]:
-    return read_toml("datasets.toml")
-
-
 def stated_about(name: str) -> Mapping[str, Any]:
     """The graph it was cut from (``original``), how (``cut``), and what readers must know (``note``), where stated."""
-    found: Mapping[str, Any] = _catalogue().get(name, {})
+    found: Mapping[str, Any] = read_toml("datasets.toml").get(name, {})
     return found
 
 
