@@ -139,7 +139,8 @@ def test_a_relation_without_labelled_triples_takes_the_overall_threshold():
     found = fit_thresholds(*columns([(0, 4.0, True), (0, 2.0, False), (2, 9.0, True), (2, 8.0, False)]))
     assert found.relations == {0: 3.0, 2: 8.5}
     assert found.overall == 3.0  # 3 of 4, as 8.5 would; the gap from 2 to 4 is wider
-    assert found.of(np.array([1, 2, 0, 7], dtype=np.int32)).tolist() == [3.0, 8.5, 3.0, 3.0]
+    asked, thresholds = np.array([1, 2, 0, 7], dtype=np.int32), np.array([3.0, 8.5, 3.0, 3.0])
+    assert found.accepts(asked, thresholds).all() and not found.accepts(asked, np.nextafter(thresholds, 0)).any()
     assert found.by_name(Vocabulary(["a", "b", "c"])) == {"a": 3.0, "c": 8.5}
 
 

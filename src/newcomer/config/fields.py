@@ -39,9 +39,7 @@ class Settings:
         types = get_type_hints(type(self))
         for one in plain_fields(type(self)):
             name = f"{self.section}.{one.name}" if self.section else one.name
-            value = converted(name, getattr(self, one.name), types[one.name])
-            check(name, value, one)
-            object.__setattr__(self, one.name, value)
+            object.__setattr__(self, one.name, accepted(name, getattr(self, one.name), one, types[one.name]))
 
 
 def plain_fields(kind: type) -> tuple[Field[Any], ...]:
@@ -78,18 +76,6 @@ TYPES: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def converted(name: str, value: Any, kind: Any) -> Any:
-    """The value as its field's type: a list as a tuple, a whole number as a number; all else must fit as it is."""
-    words, fits = TYPES[kind]
-    if not fits(value):
-        raise OptionError(f"{name} is {shown(value)}, but must be {words}")
-    if kind is float:
-        return _finite(name, value)
-    if kind == int | None and value == NOTHING:
-        return None
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _finite(name: str, value: float) -> float:
     try:
         number = float(value) + 0.0  # the sum makes -0.0 the same setting as 0.0
@@ -100,22 +86,34 @@ def _finite(name: str, value: float) -> float:
     return number
 
 
-def check(name: str, value: Any, one: Field[Any]) -> None:
-    """Whether the value is among its choices and within its limits."""
-    choices = one.metadata["choices"]
+def accepted(name: str, value: Any, one: Field[Any], kind: Any) -> Any:
+    """The value as its field's type, if it is among its choices and within its limits.
+
+    A list becomes a tuple, and a whole number a number; all else must fit as it is.
+    """
+    words, fits = TYPES[kind]
+    if not fits(value):
+        raise OptionError(f"{name} is {shown(value)}, but must be {words}")
+    if kind is float:
+        value = _finite(name, value)
+    elif kind == int | None and value == NOTHING:
+        value = None
+    elif isinstance(value, list):
+        value = tuple(value)
+    choices, limits = one.metadata["choices"], one.metadata["limits"]
     if choices is not None:
-        words = value if isinstance(value, tuple) else (value,)
-        for word in words:
+        chosen = value if isinstance(value, tuple) else (value,)
+        for word in chosen:
             if word not in choices:
                 raise unknown_name(name, word, choices)
-        if len(set(words)) < len(words):
-            raise OptionError(f"{name} is {shown(list(words))}, but must name each once")
+        if len(set(chosen)) < len(chosen):
+            raise OptionError(f"{name} is {shown(list(chosen))}, but must name each once")
     elif _is_number(value):
-        limits = one.metadata["limits"]
         if not all(LIMITS[words](value, limit) for words, limit in limits.items()):
             raise OptionError(f"{name} is {shown(value)}, but must be {limits_in_words(limits)}")
         if isinstance(value, int) and value > INT_MAX:
             raise OptionError(f"{name} is {shown(value)}, but must be at most {INT_MAX}")
+    return value
 
 
 def limits_in_words(limits: Mapping[str, float]) -> str:

@@ -38,7 +38,7 @@ _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 def _parsed(text: str, kind: Any) -> Any:
-    """A text as a field's type; a text that is none stays as it is, for `converted` to complain about."""
+    """A text as a field's type; a text that is none stays as it is, for `accepted` to complain about."""
     if kind in (bool, Maybe):
         return (_TRUTH | {AUTO: AUTO}).get(text.lower(), text)
     if kind == tuple[str, ...]:
@@ -72,8 +72,10 @@ def to_toml(config: Config) -> str:
 def _documented(settings: Settings) -> list[str]:
     lines, types = [], get_type_hints(type(settings))
     for one in plain_fields(type(settings)):
-        allowed = _allowed(one, types[one.name])
-        lines += [f"# {one.metadata['about']} ({allowed})", f"{one.name} = {_toml(getattr(settings, one.name))}"]
+        allowed, value = _allowed(one, types[one.name]), getattr(settings, one.name)
+        # As JSON writes it: no setting holds a character that TOML's strings escape otherwise.
+        written = json.dumps(NOTHING if value is None else value)
+        lines += [f"# {one.metadata['about']} ({allowed})", f"{one.name} = {written}"]
     return lines
 
 
@@ -84,11 +86,6 @@ def _allowed(one: Field[Any], kind: Any) -> str:
     limits = limits_in_words(one.metadata["limits"])
     words = TYPES[kind][0]
     return f"{words}, {limits}" if limits else words
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it; no setting holds a character that TOML's strings escape unlike JSON's."""
-    return json.dumps(NOTHING if value is None else value)
 
 
 def read_config(path: Path) -> Config:

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, ClassVar, Literal, get_type_hints
 
-from newcomer.config.fields import AUTO, Settings, check, converted, plain_fields, plain_values, setting
+from newcomer.config.fields import AUTO, Settings, accepted, plain_fields, plain_values, setting
 from newcomer.errors import OptionError, shown, unknown_name
 
 RULE_KINDS = ("one", "two", "both", "three", "constant", "exists")
@@ -235,11 +235,6 @@ class Config(Settings):
             )
 
     @property
-    def has_virtual_neighbors(self) -> bool:
-        """Whether rules add facts to an entity's own."""
-        return self.model.labels != "none" and bool(self.rules.kinds or self.rules.paths)
-
-    @property
     def mines_rules(self) -> bool:
         """Whether rules between relations are needed: for virtual neighbours, or in the ensemble."""
         return bool(self.rules.kinds) and (self.model.labels != "none" or self.model.ensemble)
@@ -303,7 +298,7 @@ def check_setting(name: str, value: Any) -> None:
     section, _, bare = name.rpartition(".")
     kind = SECTIONS[section] if section else Config
     field_of = {one.name: one for one in plain_fields(kind)}
-    check(name, converted(name, value, get_type_hints(kind)[bare]), field_of[bare])
+    accepted(name, value, field_of[bare], get_type_hints(kind)[bare])
 
 
 def unknown_setting(name: str) -> OptionError:

@@ -43,15 +43,10 @@ class RelationThresholds:
     overall: float
     relations: Mapping[int, float] = field(default_factory=dict, hash=False)
 
-    def of(self, relations: Ids) -> Values:
-        """The threshold of each relation id, shape (n,)."""
-        return np.array(
-            [self.relations.get(relation, self.overall) for relation in relations.tolist()], dtype=np.float64
-        )
-
     def accepts(self, relations: Ids, scores: npt.NDArray[Any]) -> Mask:
         """Whether each triple counts as true; in double precision, where no threshold is rounded onto a score."""
-        true: Mask = scores >= self.of(relations)
+        found = [self.relations.get(relation, self.overall) for relation in relations.tolist()]
+        true: Mask = scores >= np.array(found, dtype=np.float64)
         return true
 
     def by_name(self, relations: Vocabulary) -> dict[str, float]:

@@ -3,8 +3,7 @@
 Several models are measured on the same questions or triples, each against the first by a paired bootstrap.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +31,7 @@ from newcomer.evaluation.stored import calibration_of, decides_by_probability, t
 from newcomer.graph import Graph, InductiveDataset, Mask
 from newcomer.models.bundle import Bundle, dataset_hash
 from newcomer.models.scorer import Scorer
+from newcomer.models.threads import limited_threads
 
 RANKING, CLASSIFICATION = TASKS = ("link-prediction", "triple-classification")
 NEWCOMERS, PROBABILITIES, VALID = THRESHOLDS = ("newcomers", "probabilities", "valid")  # what thresholds are found on
@@ -184,18 +184,6 @@ def rank_test(
     probabilities = calibrated(calibration.answers if calibration else None, answers, scorer)
     unknown = int((~scorer.alignment.knows(asked.relation)).sum())
     return RankedTest(by_model, by_embedding, by_rules, unknown, answers, probabilities)
-
-
-@contextmanager
-def limited_threads(threads: int | None) -> Iterator[None]:
-    """Within the block torch has so many threads; None leaves it as many as it has."""
-    before = torch.get_num_threads()
-    try:
-        if threads is not None:
-            torch.set_num_threads(threads)
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def headline(result: RankingResult) -> RankingResult:

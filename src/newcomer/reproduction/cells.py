@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import newcomer
@@ -37,12 +37,12 @@ from newcomer.models.grounding import ground
 from newcomer.reproduction.plans import STATISTICS, Cell
 from newcomer.reproduction.sources import Source, Sources, stated_about
 from newcomer.reproduction.stored import (
+    KEPT_OF_TRAINING,
     Result,
     changed_settings,
     read_result,
     read_results,
     reduced,
-    reduced_training,
     write_result,
 )
 from newcomer.rules.limits import thread_count
@@ -67,21 +67,16 @@ class CellStatus:
     why: str = ""
 
 
+@dataclass(eq=False)
 class CellRunner:
     """Runs cells: where results and data are, on which device, and who is notified."""
 
-    def __init__(
-        self,
-        results: Path,
-        sources: Sources,
-        device: str = "auto",
-        threads: int | None = None,
-        listener: Listener | None = None,
-        notify: Callable[[str], None] = lambda message: None,
-    ) -> None:
-        self.results, self.sources = results, sources
-        self.device, self.threads = device, threads
-        self.listener, self.notify = listener or Listener(), notify
+    results: Path
+    sources: Sources
+    device: str = "auto"
+    threads: int | None = None
+    listener: Listener = field(default_factory=Listener)
+    notify: Callable[[str], None] = lambda message: None
 
     def folder(self, cell: Cell) -> Path:
         """Where a cell is worked on."""
@@ -114,7 +109,13 @@ class CellRunner:
             result = {**same, **names, "same_as": same["cell"]}
         else:
             source = self.sources.get(cell.dataset)
-            found = self._measured(cell, source)
+            if cell.task == STATISTICS:
+                found = reduced(statistics_report(cell, source, self.threads))
+            elif cell.config is None:
+                full = self.sources.full_graph(cell.dataset)
+                found = reduced(rules_report(cell, source.dataset, full, self.threads))
+            else:
+                found = self._of_model(cell, source.dataset, cell.config)
             seconds = round(time.monotonic() - started, 1)
             result = {**names, **found, **self._provenance(cell, source), "seconds": seconds}
         write_result(result, self.results)
@@ -129,14 +130,6 @@ class CellRunner:
             if result["cell"] != cell.name and found == wanted and not changed_settings(result, cell):
                 return result
         return None
-
-    def _measured(self, cell: Cell, source: Source) -> Result:
-        if cell.task == STATISTICS:
-            return reduced(statistics_report(cell, source, self.threads))
-        if cell.config is None:
-            full = self.sources.full_graph(cell.dataset)
-            return reduced(rules_report(cell, source.dataset, full, self.threads))
-        return self._of_model(cell, source.dataset, cell.config)
 
     def _provenance(self, cell: Cell, source: Source) -> Result:
         return {
@@ -159,7 +152,8 @@ class CellRunner:
             # Of an ensemble, embedding and rules are measured by themselves too.
             ranked = rank_test(evaluation, RankingProtocol(), full, with_parts=config.model.ensemble)
             report = ranking_report(evaluation, ranked, BY, full)
-        return {**reduced(report), "model": cell.model, "training": reduced_training(bundle.metrics)}
+        training = {name: bundle.metrics[name] for name in KEPT_OF_TRAINING if name in bundle.metrics}
+        return {**reduced(report), "model": cell.model, "training": training}
 
     def _trained(self, cell: Cell, dataset: InductiveDataset, config: Config) -> Bundle:
         """The model of a cell: as an earlier process left it, or trained to its end."""

@@ -215,14 +215,12 @@ def _training(rows: Sequence[Row]) -> Iterator[str]:
 def _training_line(result: Result) -> list[str]:
     training = result["training"]
     validation = training.get("validation")
-    score = NONE if validation is None else _validation_score(validation["model"])
+    score = NONE
+    if validation is not None:
+        name = "auc" if "auc" in validation["model"] else "mrr"
+        score = f"{name.upper()} {shown_number(name, 100 * validation['model'][name])}"
     place = [result["label"], result["dataset"], result["protocol"], str(result["seed"])]
     return [*place, str(training["epochs"]), score, f"{result['seconds'] / 60:,.1f}", result["device"]]
-
-
-def _validation_score(figures: Mapping[str, float]) -> str:
-    name = "auc" if "auc" in figures else "mrr"
-    return f"{name.upper()} {shown_number(name, 100 * figures[name])}"
 
 
 def _remarks(planned: Sequence[Cell], found: Sequence[Result]) -> Iterator[str]:

@@ -90,17 +90,14 @@ class Cell:
     def model(self) -> str:
         return self.label.partition("-")[0]
 
-    @property
-    def is_trained(self) -> bool:
-        return self.config is not None and self.task != STATISTICS
-
     @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings that matter, as JSON can hold them."""
         if self.config is None:
             return {"protocol": self.protocol, "seed": self.seed, "mining": dict(self.mining or {})}
         stated = self.config.to_dict()
-        return stated if self.is_trained else {name: stated[name] for name in ("preset", "protocol", "seed", "rules")}
+        names = ("preset", "protocol", "seed", "rules") if self.task == STATISTICS else stated
+        return {name: stated[name] for name in names}
 
     @cached_property
     def settings_hash(self) -> str:

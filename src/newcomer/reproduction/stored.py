@@ -62,11 +62,6 @@ def _ends(intervals: Mapping[str, Mapping[str, float]]) -> dict[str, list[float]
     return {metric: [interval["low"], interval["high"]] for metric, interval in intervals.items()}
 
 
-def reduced_training(metrics: Mapping[str, Any]) -> Result:
-    """What is kept of how a model was trained."""
-    return {name: metrics[name] for name in KEPT_OF_TRAINING if name in metrics}
-
-
 def read_results(folder: Path) -> list[Result]:
     """All results of a folder, in the order of their names."""
     found = [result for path in folder.glob("*.json") for result in _read_table(path)]
@@ -75,8 +70,7 @@ def read_results(folder: Path) -> list[Result]:
 
 def read_result(folder: Path, cell: Cell) -> Result | None:
     """The result of a cell; None where there is none."""
-    path = folder / f"{cell.table}.json"
-    results = _read_table(path) if path.exists() else []
+    results = _read_table(folder / f"{cell.table}.json")
     return next((result for result in results if result["cell"] == cell.name), None)
 
 
@@ -84,7 +78,7 @@ def write_result(result: Result, folder: Path) -> None:
     """Put a result into the file of its table, in place of an older one of the same cell."""
     path = folder / f"{result['table']}.json"
     with _locked(folder):
-        rows = {row["cell"]: row for row in (_read_table(path) if path.exists() else [])}
+        rows = {row["cell"]: row for row in _read_table(path)}
         rows[result["cell"]] = result
         lines = (json.dumps(rows[name], ensure_ascii=False, allow_nan=False) for name in sorted(rows))
         with fresh_file(path) as partial:
@@ -107,6 +101,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _read_table(path: Path) -> list[Result]:
+    if not path.exists():
+        return []
     try:
         rows = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:

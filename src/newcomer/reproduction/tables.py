@@ -74,10 +74,8 @@ def figure_of(row: Row, metric: str, part: str = "ours") -> Figure | None:
         return None
     if len(known) > 1:
         return Figure(sum(known) / len(known), min(known), max(known))
-    low, high = found[0].get("intervals", {}).get(metric) or (None, None)
-    if low is None or high is None:
-        return Figure(known[0])
-    return Figure(known[0], in_paper_units(metric, low), in_paper_units(metric, high))
+    ends = found[0].get("intervals", {}).get(metric, ())
+    return Figure(known[0], *(in_paper_units(metric, end) for end in ends if end is not None))
 
 
 def _part(result: Result, part: str) -> Sequence[Figures]:
