@@ -360,9 +360,6 @@ def test_the_baselines_know_no_virtual_neighbours():
         config = load_preset(name)
         assert (config.model.encoder, config.model.decoder, config.model.dim) == (name, decoder, 100)
         assert config.model.labels == "none"
-    assert load_preset("default").has_virtual_neighbors
-    assert not with_overrides(PLAIN, ["rules.kinds=", "rules.paths=no"]).has_virtual_neighbors
-    assert with_overrides(PLAIN, ["rules.kinds="]).has_virtual_neighbors
 
 
 def test_the_defaults_are_the_preset_default():
