@@ -6,15 +6,15 @@ DATA is a data set's folder; without it the set is looked for in NEWCOMER_DATA. 
 process of its own:
 
     plain     DistMult: a vector an entity, d = 100
-    network   the preset paper-fb15k with random weights: candidates are embedded anew for each relation that is asked
-    rules     the rules that this preset mines, without a network; always on the processor
+    embedding the preset paper-fb15k with random weights: candidates are embedded anew for each relation that is asked
+    rules     the rules that this preset mines, without an embedding; always on the CPU
 
 Seconds are those of ranking all queries, filters included, with a scorer at hand; memory is what that takes at most
 beyond the data and the scorer. Neither depends on how good the scorer is.
 
 PYTHON is the interpreter of an environment with PyKEEN (1.11), which is no dependency of this project. Both evaluators
 get the same embeddings of a DistMult that was trained briefly, the same filter and the same number of threads, and take
-turns on the processor; PyKEEN has the batch size that suits it best. Rounded to quarters, the embeddings have exact
+turns on the CPU; PyKEEN has the batch size that suits it best. Rounded to quarters, the embeddings have exact
 scores and many ties: there the figures have to agree as far as PyKEEN's single precision goes.
 """
 
@@ -40,24 +40,26 @@ from torch.nn import functional
 
 from bench_training import memory
 from harness import Bar, best_of, data_folder, finish, in_child
-from newcomer.config import load_preset
+from newcomer.config import load_preset, with_overrides
 from newcomer.data import load_dataset
-from newcomer.evaluation.ranking import Queries, evaluate, queries_of
-from newcomer.graph import InductiveDataset
+from newcomer.evaluation.ranking import Queries, RankingProtocol, evaluate_under, queries_of
+from newcomer.graph import InductiveDataset, Overlay
 from newcomer.models.embedding.decoders import DistMult
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.embedding.registry import build_model
-from newcomer.models.embedding.scorer import ModelScorer
+from newcomer.models.engine import InferenceEngine, SnapshotScorer
 from newcomer.models.scorer import Scorer
+from newcomer.models.trained import StoredNewcomers, TrainedModel
 from newcomer.models.vn.encoder import VNEncoder
-from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.ranking import RuleRanker, RuleScorer
+from newcomer.rules.rule import RuleSet
 from newcomer.training.preparation import Prepared, prepare, under_protocol
 
 DATA, PRESET, DIM = "fb15k-subject-10", "paper-fb15k", 100
 SECONDS = {"cpu": 60.0, "cuda": 2.0}
 GIGABYTES = 1.0
-REPEATS = {"plain": 5, "network": 2, "rules": 5}
+REPEATS = {"plain": 5, "embedding": 2, "rules": 5}
 IN_CHILD = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -79,7 +81,7 @@ def random_vectors(dataset: InductiveDataset) -> Vectors:
 
 
 def plain(dataset: InductiveDataset, vectors: Vectors, device: torch.device) -> Scorer:
-    """A DistMult: the network without layers, everyone seen, newcomers too."""
+    """A DistMult: the VN network without layers, with newcomers among the seen entities."""
     everyone = under_protocol(dataset, "transductive")
     generator, (num_entities, num_relations) = torch.Generator(), map(len, vectors)
     encoder = VNEncoder(num_entities, num_relations, DIM, 0.0, generator, layers=0, query_aware=False)
@@ -87,8 +89,19 @@ def plain(dataset: InductiveDataset, vectors: Vectors, device: torch.device) -> 
     with torch.no_grad():
         encoder.vectors.copy_(vectors[0])
         model.decoder.vectors.copy_(vectors[1])
+    config = with_overrides(load_preset(PRESET), ["model.labels=none", "rules.paths=false"])
     graph = build_graph_tensors(everyone.observed, num_entities, None, device)
-    return ModelScorer(model.to(device), graph, torch.empty(0, device=device), everyone, None, "none", 0.0)
+    no_rules, no_labels = RuleSet.empty(num_relations), torch.empty(0, device=device)
+    return asked(TrainedModel(config, everyone.observed, no_rules, model.to(device), graph, no_labels))
+
+
+def asked(model: TrainedModel, newcomers: StoredNewcomers | None = None, threads: int | None = None) -> SnapshotScorer:
+    engine = InferenceEngine(model, newcomers, threads)
+    return SnapshotScorer(engine, engine.initial)
+
+
+def figures(dataset: InductiveDataset, scorer: Scorer, ties: str = "mean") -> dict[str, float]:
+    return evaluate_under(dataset, scorer, [RankingProtocol(ties=ties)])[0].metrics()
 
 
 @cache
@@ -96,18 +109,18 @@ def prepared(dataset: InductiveDataset, threads: int) -> Prepared:
     return prepare(dataset, load_preset(PRESET), threads=threads)
 
 
-def network(dataset: InductiveDataset, device: torch.device, threads: int) -> Scorer:
-    ready, settings = prepared(dataset, threads), load_preset(PRESET).model
+def embedding(dataset: InductiveDataset, device: torch.device, threads: int) -> Scorer:
+    ready, config = prepared(dataset, threads), load_preset(PRESET)
     graph = build_graph_tensors(ready.dataset.observed, ready.num_seen, ready.seen_neighbors, device)
-    model = build_model(settings, ready.num_seen, len(dataset.relations), 0).to(device)
+    model = build_model(config.model, ready.num_seen, len(dataset.relations), 0).to(device)
     labels = torch.full((len(graph.virtual),), 0.5, device=device)
-    options = settings.labels, settings.soft_label_c, settings.constrained
-    return ModelScorer(model, graph, labels, ready.dataset, ready.newcomer_neighbors, *options)
+    parts = config, ready.dataset.observed, ready.rules, model, graph, labels, ready.seen_neighbors
+    return asked(TrainedModel(*parts), StoredNewcomers(ready.dataset.auxiliary.triples), threads)
 
 
 def rules(dataset: InductiveDataset, threads: int) -> Scorer:
     ready = prepared(dataset, threads)
-    return RuleRanker.build(ready.rules, ready.dataset.own_facts, ready.dataset.observed, threads=threads)
+    return RuleScorer(RuleRanker.of(ready.rules), Overlay.of_dataset(ready.dataset), threads)
 
 
 def measure(data: str, kind: str, device: str, threads: int) -> None:
@@ -116,7 +129,7 @@ def measure(data: str, kind: str, device: str, threads: int) -> None:
     dataset, place = load_dataset(data), torch.device(device)
     scorers: dict[str, Callable[[], Scorer]] = {
         "plain": lambda: plain(dataset, random_vectors(dataset), place),
-        "network": lambda: network(dataset, place, threads),
+        "embedding": lambda: embedding(dataset, place, threads),
         "rules": lambda: rules(dataset, threads),
     }
     scorer = scorers[kind]()
@@ -125,11 +138,11 @@ def measure(data: str, kind: str, device: str, threads: int) -> None:
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew: the scorer is not counted
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    seconds = best_of(REPEATS[kind], lambda: evaluate(dataset, scorer).metrics())
-    figures = {"seconds": seconds, "bytes": memory("VmHWM") - idle, "queries": len(queries_of(dataset))}
+    seconds = best_of(REPEATS[kind], lambda: figures(dataset, scorer))
+    found = {"seconds": seconds, "bytes": memory("VmHWM") - idle, "queries": len(queries_of(dataset))}
     if device == "cuda":
-        figures["device_bytes"] = torch.cuda.max_memory_allocated() - on_device
-    print(json.dumps({**figures, "candidates": len(dataset.entities)}))
+        found["device_bytes"] = torch.cuda.max_memory_allocated() - on_device
+    print(json.dumps({**found, "candidates": len(dataset.entities)}))
 
 
 def hand_back_memory() -> None:
@@ -233,12 +246,12 @@ def in_turns(dataset: InductiveDataset, vectors: Vectors, python: str, threads: 
     ours, theirs = [], []
     with pykeen(python, dataset, vectors, threads) as other:
         other.rank(BATCH_SIZES[-1])  # the first time is longer for both
-        mine = evaluate(dataset, scorer).metrics()["mrr"]
+        mine = figures(dataset, scorer)["mrr"]
         tried = {size: other.rank(size)["seconds"] for size in BATCH_SIZES}
         size = min(tried, key=tried.__getitem__)
         for _ in range(ROUNDS):
             start = time.perf_counter()
-            evaluate(dataset, scorer).metrics()
+            figures(dataset, scorer)
             ours.append(time.perf_counter() - start)
             said = other.rank(size)
             theirs.append(said["seconds"])
@@ -252,7 +265,7 @@ def exactly(dataset: InductiveDataset, vectors: Vectors, python: str, threads: i
     with pykeen(python, dataset, vectors, threads) as other:
         said = other.rank(BATCH_SIZES[1])
     ties = ("optimistic", "mean", "pessimistic")
-    found = {name: evaluate(dataset, scorer, ties=name).metrics()["mrr"] for name in ties}
+    found = {name: figures(dataset, scorer, name)["mrr"] for name in ties}
     detail = ", ".join(f"{name} {found[name]:.6f} and {said[name]:.6f}" for name in ties)
     difference = max(abs(found[name] - said[name]) for name in ties)
     return Bar(

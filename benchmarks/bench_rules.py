@@ -20,11 +20,11 @@ from harness import Bar, best_of, data_folder, finish
 from newcomer.data import load_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.evaluation.ranking import RankingProtocol, align, evaluate_under
-from newcomer.graph import Graph, Ids, InductiveDataset
+from newcomer.graph import Graph, Ids, InductiveDataset, Overlay
 from newcomer.rules.files.rule_table import read_rules, write_rules
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.mining.symmetric_paths import PathLimits
-from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import Kind, Rule, RuleSet, parse_rule
 from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, virtual_neighbors
 
@@ -98,12 +98,11 @@ class PlainGrounder:
 
 def grounding(dataset: InductiveDataset) -> list[Bar]:
     rules = mine_rules(dataset.observed, FROM_PAPER, threads=THREADS).rules
-    grounder = Grounder(rules, dataset.own_facts, NeighborLimits(min_support=1))
+    grounder, overlay = Grounder(rules, NeighborLimits(min_support=1)), Overlay.of_dataset(dataset)
     seconds, found = {}, {}
     for entity in dataset.test_newcomers.tolist():
-        own = dataset.own_facts.of(entity)
-        found[entity] = grounder.ground(entity, *own)
-        seconds[entity] = best_of(3, partial(grounder.ground, entity, *own))
+        found[entity] = grounder.ground(overlay, entity)
+        seconds[entity] = best_of(3, partial(grounder.ground, overlay, entity))
     spent = 1000 * np.array(list(seconds.values()))
     print(
         f"grounding {len(grounder.rules):,} rules for one of {len(found):,} newcomers, best of 3 runs each: "
@@ -144,7 +143,7 @@ def ranked(
     full: Graph | None,
 ) -> list[Bar]:
     """Bars for the known filter; the full filter stands beside it where FB15K is at hand."""
-    ranker = RuleRanker.build(rules, dataset.own_facts, dataset.observed, by_frequency=by_frequency, threads=THREADS)
+    ranker = RuleScorer(RuleRanker.of(rules, by_frequency=by_frequency), Overlay.of_dataset(dataset), THREADS)
     protocols = [RankingProtocol(filter=name) for name in (("known",) if full is None else ("known", "full"))]
     started = time.perf_counter()
     known, *rest = [result.metrics() for result in evaluate_under(dataset, ranker, protocols, full=full)]
@@ -184,9 +183,9 @@ def neighbours(dataset: InductiveDataset) -> list[Bar]:
         dataset.auxiliary.degrees,
         original(dataset),
     )
-    after = []
+    overlay, after = Overlay.of_dataset(dataset), []
     for paths in (None, PathLimits()):
-        found = virtual_neighbors(rules, dataset.own_facts, dataset.test_newcomers, limits, paths, threads=THREADS)
+        found = virtual_neighbors(rules, overlay, dataset.test_newcomers, limits, paths, threads=THREADS)
         after.append(neighbours_per_predicted_fact(dataset, degrees + found.degrees(len(dataset.entities))) or 0.0)
     before = neighbours_per_predicted_fact(dataset, degrees) or 0.0
     print(
@@ -200,7 +199,8 @@ def neighbours(dataset: InductiveDataset) -> list[Bar]:
 
 
 def print_true_shares(dataset: InductiveDataset, rules: RuleSet, limits: NeighborLimits, full: Graph) -> None:
-    found = virtual_neighbors(rules, dataset.own_facts, dataset.test_newcomers, limits, PathLimits(), threads=THREADS)
+    overlay = Overlay.of_dataset(dataset)
+    found = virtual_neighbors(rules, overlay, dataset.test_newcomers, limits, PathLimits(), threads=THREADS)
     true = full.contains(found.triples.heads, found.triples.relations, found.triples.tails)
     by_kind = ((name, found.kinds == kind) for kind, name in enumerate(("Horn rules", "paths alone")))
     shares = ", ".join(f"{100 * true[mask].mean():.1f} % of {mask.sum():,} by {name}" for name, mask in by_kind)

@@ -1,8 +1,8 @@
-"""Training on a processor: an epoch of the paper's settings and its parts, the structure-aware layer, growth, paths.
+"""Training on a CPU: an epoch of the paper's settings and its parts, the structure-aware layer, growth, propagation.
 
 The epoch and the layer need NEWCOMER_DATA. Growth is that of a step (one mini-batch of always the same size) on made-up
 graphs of ten facts an entity; ``--largest`` adds one of ten million facts. Ratios are measured on one thread in seconds
-of the processor: what else the machine does then hardly matters, while threads that wait for each other lose far more
+of the CPU: what else the machine does then hardly matters, while threads that wait for each other lose far more
 to it than their share. Steps and epochs run as `fit` runs them, with sums in a fixed order. Parts are timed by wrapping
 the functions of `PARTS` from outside.
 """
@@ -23,7 +23,6 @@ from unittest import mock
 
 import numpy as np
 import torch
-from newcomer.models.embedding.encoders import VNEncoder
 from torch import Tensor
 
 from harness import Bar, Child, data_folder, finish, in_child
@@ -31,21 +30,23 @@ from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models import sparse
+from newcomer.models.edges import Edges
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.vn.layers import Edges, StructureLayer
+from newcomer.models.vn.encoder import VNEncoder
+from newcomer.models.vn.layers import StructureLayer
 from newcomer.training import embedding as loop
 from newcomer.training.checkpoint import Figures, RunState
 from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import Listener, fit
 from newcomer.training.preparation import prepare
 from newcomer.training.propagation import PropagationTrainer
-from newcomer.training.runtime import steady
+from newcomer.training.runtime import deterministic
 
 CPU = torch.device("cpu")
 DATA, PRESET, EPOCHS = "fb15k-subject-10", "paper-fb15k", 2
 EPOCH_SECONDS, EPOCH_GIGABYTES = 60.0, 3.0
 LAYER_BAR = 5.0  # times faster than gather + index_add
-SPARSE_ENTITIES, PATHS_BAR = 20_000, 50.0  # times faster than everyone
+SPARSE_ENTITIES, FRONTIER_BAR = 20_000, 50.0  # times faster than over all entities
 GROWTH_BAR = 1.5  # of a triple's share with ten times as many triples
 SIZES = (100_000, 1_000_000, 10_000_000)
 FACTS_AN_ENTITY, RELATIONS, FACTS_A_BATCH, STEPS = 10, 200, 1000, 3
@@ -54,13 +55,13 @@ FANOUT, FANOUT_BAR = 3, 1.0  # memory of a step with neighbours drawn, of that w
 LABELS, BACKWARD, REST = "virtual labels", "backward, the rest", "everything else"
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (Trainer, "epoch", REST),
-    (Trainer, "_questions", "drawing facts and negatives"),
-    (Trainer, "_without", "hiding facts, edges"),
-    (GraphTensors, "edges", "hiding facts, edges"),
-    (Trainer, "_practise", "choosing who practises"),
+    (Trainer, "_queries", "drawing facts and negatives"),
+    (Trainer, "_weights_without", "masking facts, edges"),
+    (GraphTensors, "edges", "masking facts, edges"),
+    (Trainer, "_simulate_newcomers", "choosing simulated newcomers"),
     (VNEncoder, "states", "structure layers"),
-    (VNEncoder, "extend", "structure layers of practice newcomers"),
-    (VNEncoder, "together", "structure layers, both at once"),
+    (VNEncoder, "extend", "structure layers of simulated newcomers"),
+    (VNEncoder, "states_with_newcomers", "structure layers, both at once"),
     (loop, "soft_labels", LABELS),
     (VNEncoder, "embed", "query layer"),
     (Trainer, "_virtual_loss", "decoder and loss"),
@@ -79,7 +80,7 @@ class Stopwatch:
 
     def __init__(self, wait: Callable[[], None] = lambda: None) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
-        self.wait = wait  # until the device has done what it was told
+        self.wait = wait  # until the device has done all its work
         self._open: list[str] = []
         self._since = 0.0
 
@@ -128,9 +129,8 @@ def watched(watch: Stopwatch) -> Iterator[None]:
     with ExitStack() as patches:
         for owner, name, part in PARTS:
             patches.enter_context(mock.patch.object(owner, name, watch.wrapped(getattr(owner, name), part)))
-        for kind in (sparse._WeightedSum, sparse._LookedUpSum):
-            for name, method in _sums(watch, kind).items():
-                patches.enter_context(mock.patch.object(kind, name, staticmethod(method)))
+        for name, method in _sums(watch, sparse._WeightedSum).items():
+            patches.enter_context(mock.patch.object(sparse._WeightedSum, name, staticmethod(method)))
         yield
 
 
@@ -191,7 +191,7 @@ def epoch(threads: int) -> list[Bar]:
 def layer_on(edges: Edges, num_relations: int, dim: int) -> tuple[Callable[[], Outcome], Callable[[], Outcome]]:
     """One layer, forward and backward, by the sparse product and by a vector for each edge."""
     generator, device = torch.Generator().manual_seed(0), edges.weights.device
-    layer = StructureLayer(num_relations, dim, normalise=True, generator=generator).to(device)
+    layer = StructureLayer(num_relations, dim, generator).to(device)
     with torch.no_grad():
         layer.alpha.uniform_(0.5, 1.5)
     size = (edges.rows.num_rows, dim)
@@ -220,7 +220,7 @@ def same(first: Outcome, second: Outcome) -> bool:
     return all(torch.allclose(a, b, rtol=1e-4, atol=1e-5 * float(b.abs().max())) for a, b in pairs)
 
 
-def half_believed(graph: GraphTensors) -> Edges:
+def half_true(graph: GraphTensors) -> Edges:
     """The edges with every virtual triple at label one half."""
     labels = torch.full((len(graph.virtual),), 0.5, device=graph.facts.device)
     return graph.edges(torch.cat([torch.ones(len(graph.facts), device=labels.device), labels]))
@@ -228,21 +228,21 @@ def half_believed(graph: GraphTensors) -> Edges:
 
 def layer() -> Bar:
     config = load_preset(PRESET)
-    prepared = prepare(load_dataset(DATA), config, newcomers=False)
+    prepared = prepare(load_dataset(DATA), config)
     graph = build_graph_tensors(prepared.dataset.observed, prepared.num_seen, prepared.seen_neighbors, CPU)
-    by_product, by_gathering = layer_on(half_believed(graph), graph.num_relations, config.model.dim)
+    by_product, by_gathering = layer_on(half_true(graph), graph.num_relations, config.model.dim)
     assert same(by_product(), by_gathering())
     torch.set_num_threads(1)
     # Both without the demand for a fixed order of sums, which slows index_add several times.
-    fast, slow = (best_processor_seconds(5, work) for work in (by_product, by_gathering))
+    fast, slow = (best_cpu_seconds(5, work) for work in (by_product, by_gathering))
     detail = f"{1000 * slow:.0f} ms against {1000 * fast:.0f} ms forward and backward, same results"
     return Bar(
         "structure layer: gather + index_add / sparse product", slow / fast, LAYER_BAR, at_least=True, detail=detail
     )
 
 
-def nearby_paths() -> Bar:
-    """Learning what paths say in a sparse graph: everyone worked out, or only those whom paths come to."""
+def frontier_propagation() -> Bar:
+    """Training propagation on a sparse graph: over all entities, or over the frontier only."""
     generator, count = np.random.default_rng(0), SPARSE_ENTITIES
     heads = generator.integers(count, size=2 * count, dtype=np.int32)
     tails = ((heads + 1 + generator.integers(10, size=len(heads))) % count).astype(np.int32)
@@ -251,13 +251,13 @@ def nearby_paths() -> Bar:
     graph = Graph.build(next(vocabularies), next(vocabularies), TripleArray(heads, relations, tails))
     taken = []
     for is_sparse in (True, False):
-        with steady(CPU, 1):
+        with deterministic(CPU, 1):
             trainer = PropagationTrainer(graph, count, 100, 0, CPU, is_sparse)
             trainer.step(0)
-            taken.append(best_processor_seconds(2, functools.partial(trainer.step, 1)))
+            taken.append(best_cpu_seconds(2, functools.partial(trainer.step, 1)))
     detail = f"{1000 * taken[1]:.0f} ms against {1000 * taken[0]:.0f} ms, {len(graph):,} facts, {count:,} entities"
-    name = "a step of learning paths, everyone / those whom paths come to"
-    return Bar(name, taken[1] / taken[0], PATHS_BAR, at_least=True, detail=detail)
+    name = "a step of training propagation, all entities / the frontier"
+    return Bar(name, taken[1] / taken[0], FRONTIER_BAR, at_least=True, detail=detail)
 
 
 class _FewSteps(Trainer):
@@ -288,14 +288,14 @@ def take_steps(facts: int, fanout: int | None = None) -> None:
     graph = made_up(facts, np.random.default_rng(0))
     training_graph = build_graph_tensors(graph, graph.num_entities, None, CPU)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew: building the graph is no step
-    with steady(CPU, 1):
+    with deterministic(CPU, 1):
         trainer = _FewSteps(step_settings(facts, fanout), training_graph, CPU)
-        seconds = best_processor_seconds(3, lambda: trainer.epoch(0)) / STEPS
+        seconds = best_cpu_seconds(3, lambda: trainer.epoch(0)) / STEPS
     print(json.dumps({"seconds": seconds, "bytes": memory("VmHWM") - idle, "triples": len(graph)}))
 
 
-def best_processor_seconds(repeats: int, work: Callable[[], object]) -> float:
-    """The least time of the processor, whoever else had it in between."""
+def best_cpu_seconds(repeats: int, work: Callable[[], object]) -> float:
+    """The least CPU time, whoever else had it in between."""
     times = []
     for _ in range(repeats):
         start = time.process_time()
@@ -312,7 +312,7 @@ def memory(mark: str) -> int:
 
 def growth(sizes: tuple[int, ...]) -> list[Bar]:
     dim = load_preset(PRESET).model.dim
-    print(f"a step of {FACTS_A_BATCH:,} facts on a whole graph, d = {dim}, one thread, processor seconds, best of 3")
+    print(f"a step of {FACTS_A_BATCH:,} facts on a whole graph, d = {dim}, one thread, CPU seconds, best of 3")
     bars, taken = [], []
     for facts in sizes:
         taken.append(steps_on(facts))
@@ -339,7 +339,7 @@ def growth_bars(small: dict[str, float], large: dict[str, float]) -> list[Bar]:
 
 
 def drawn_neighbours(facts: int, whole: dict[str, float]) -> list[Bar]:
-    """The memory of a step with a few neighbours drawn, where the loop heeds that setting."""
+    """The memory of a step with a few neighbours drawn, where the loop uses that setting."""
     if not fanout_matters():
         print("skipped: training.fanout changes nothing yet")
         return []
@@ -352,7 +352,7 @@ def drawn_neighbours(facts: int, whole: dict[str, float]) -> list[Bar]:
 def fanout_matters() -> bool:
     graph = made_up(10 * FACTS_A_BATCH, np.random.default_rng(0))
     training_graph = build_graph_tensors(graph, graph.num_entities, None, CPU)
-    with steady(CPU, 1):
+    with deterministic(CPU, 1):
         settings = (step_settings(len(graph), fanout) for fanout in (None, 1))
         losses = {_FewSteps(config, training_graph, CPU).epoch(0).loss for config in settings}
     return len(losses) > 1
@@ -363,7 +363,7 @@ def main() -> None:
     parser.add_argument("--largest", action="store_true", help="steps on ten million facts too")
     parser.add_argument("--threads", type=int, default=2, help="of the epoch")
     options = parser.parse_args()
-    bars = [*growth(SIZES if options.largest else SIZES[:2]), nearby_paths()]
+    bars = [*growth(SIZES if options.largest else SIZES[:2]), frontier_propagation()]
     if data_folder(DATA) is not None:
         bars += [layer(), *epoch(options.threads)]
     finish(bars)

@@ -24,7 +24,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from bench_training import PRESET, Stopwatch, half_believed, layer_on, same, watched
+from bench_training import PRESET, Stopwatch, half_true, layer_on, same, watched
 from harness import Bar, finish
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
@@ -125,7 +125,7 @@ def epochs(dataset: InductiveDataset, config: Config, report: Report) -> Fitted:
     stages = Stages()
     fitted = fit(dataset, short, device=report.device.type, report=stages)
     seconds = [float(record["seconds"]) for record in fitted.history]
-    graph = fitted.graph
+    graph = fitted.model.graph
     figures = {
         "entities": graph.num_entities,
         "facts": len(graph.facts),
@@ -155,7 +155,7 @@ def parts(graph: GraphTensors, config: Config, report: Report) -> None:
 
 def layers(graph: GraphTensors, config: Config, report: Report) -> None:
     """A structure-aware layer, forward and backward, by sparse product and by gather + index_add."""
-    by_product, by_gathering = layer_on(half_believed(graph), graph.num_relations, config.model.dim)
+    by_product, by_gathering = layer_on(half_true(graph), graph.num_relations, config.model.dim)
     fast, slow = (seconds_of(work, report.device) for work in (by_product, by_gathering))
     figures = {"sparse": fast, "gathered": slow, "ratio": slow / fast, "same": same(by_product(), by_gathering())}
     report.add("seconds of a structure layer, forward and backward", figures)
@@ -269,7 +269,7 @@ def main() -> None:
     config, start = with_overrides(load_preset(PRESET), options.set), time.perf_counter()
     report = Report(options.out, choose_device(options.device), config)
     dataset = load_dataset(options.data)
-    graph = epochs(dataset, config, report).graph
+    graph = epochs(dataset, config, report).model.graph
     for measure in (parts, layers, products):
         measure(graph, config, report)
     propagation(dataset, report)

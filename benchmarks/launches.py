@@ -1,4 +1,4 @@
-"""What a training step tells its device to do: operations that start a kernel, by kind and by line, and waits.
+"""What a training step starts on its device: operations that start a kernel, by kind and by line, and waits.
 
     PYTHONPATH=src python benchmarks/launches.py [--preset P] [--data DATA] [--most N]
 
@@ -9,7 +9,7 @@ only look at what is there, or only reserve memory, do not count. Operations of 
 whose gradient they compute. A wait is an operation whose result the CPU must know before it can go on.
 
 How many operations a step takes hardly depends on the graph. On a small one, as the sample is, there is next to nothing
-to compute, and the time of a step on a CPU is what it takes to tell it what to do.
+to compute, and the time of a step on a CPU is what it takes to start them.
 """
 
 import argparse
@@ -152,7 +152,7 @@ def step_seconds(graph: GraphTensors, config: Config) -> float:
 
 
 def graph_of(data: str, config: Config) -> GraphTensors:
-    prepared = prepare(load_dataset(data), config, newcomers=False)
+    prepared = prepare(load_dataset(data), config)
     return build_graph_tensors(prepared.dataset.observed, prepared.num_seen, prepared.seen_neighbors, CPU)
 
 

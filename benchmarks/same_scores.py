@@ -1,7 +1,7 @@
 """Whether ``evaluate`` and ``predict`` give the same scores, to the bit, on every question of a data set's test part.
 
-``same_scores.py RUN DATA [--threads N]`` asks the trained model in RUN about the newcomers of DATA twice: many questions
-at a time, as evaluation ranks them, and one after the other, as a predictor answers them.
+``same_scores.py RUN DATA [--threads N]`` asks the trained model in RUN about the newcomers of DATA twice: many
+questions at a time, as evaluation ranks them, and one after the other, as a predictor answers them.
 """
 
 import argparse

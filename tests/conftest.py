@@ -14,7 +14,9 @@ from hypothesis import HealthCheck, settings
 from newcomer.data.dataset import parts_of
 from newcomer.data.tables import NamedTriples, assemble
 from newcomer.errors import InputError, NewcomerError
+from newcomer.evaluation.ranking import Progress, Queries, RankingProtocol, RankingResult, evaluate_under
 from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.models.scorer import Scorer
 
 settings.register_profile(
     "pinned",
@@ -63,6 +65,18 @@ def make_dataset(**parts: Iterable[tuple[str, str, str]]) -> InductiveDataset:
         for role, triples in listed.items()
     }
     return assemble("made", graph.entities.names, graph.relations.names, ids)
+
+
+def evaluate(
+    dataset: InductiveDataset,
+    scorer: Scorer,
+    full: Graph | None = None,
+    queries: Queries | None = None,
+    progress: Progress | None = None,
+    **protocol: str,
+) -> RankingResult:
+    """The ranking under one protocol."""
+    return evaluate_under(dataset, scorer, [RankingProtocol(**protocol)], full, queries, progress)[0]
 
 
 def complaint(call: Callable[..., Any], *arguments: Any, **options: Any) -> NewcomerError:

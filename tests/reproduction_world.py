@@ -58,4 +58,4 @@ def runner(
     results: Path, data: Path, listener: Listener | None = None, messages: list[str] | None = None
 ) -> CellRunner:
     kept: list[str] = [] if messages is None else messages
-    return CellRunner(results, Sources(data), "cpu", 1, listener, kept.append)
+    return CellRunner(results, Sources(data), "cpu", 1, listener or Listener(), kept.append)

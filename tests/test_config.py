@@ -359,10 +359,7 @@ def test_the_baselines_know_no_virtual_neighbours():
     for name, decoder in {"mean": "distmult", "lstm": "transe", "lan": "transe"}.items():
         config = load_preset(name)
         assert (config.model.encoder, config.model.decoder, config.model.dim) == (name, decoder, 100)
-        assert not config.has_virtual_neighbors
-    assert load_preset("default").has_virtual_neighbors
-    assert not with_overrides(PLAIN, ["rules.kinds=", "rules.paths=no"]).has_virtual_neighbors
-    assert with_overrides(PLAIN, ["rules.kinds="]).has_virtual_neighbors
+        assert config.model.labels == "none"
 
 
 def test_the_defaults_are_the_preset_default():
@@ -388,7 +385,7 @@ def test_the_presets_are_listed_and_a_wrong_name_is_answered():
 def test_the_rows_of_the_ablation_add_one_component_each():
     full = load_preset("paper-fb15k")
     rows = [ablation(full, row) for row in ABLATION_ROWS]
-    shown = [(c.has_virtual_neighbors, c.model.labels, c.rules.paths, c.model.query_aware) for c in rows]
+    shown = [(c.model.labels != "none", c.model.labels, c.rules.paths, c.model.query_aware) for c in rows]
     assert shown == [
         (False, "none", False, False),
         (True, "hard", False, False),

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from conftest import evaluate
 from ensemble_world import NAMES, QUERIES, SAMPLE, TableEngine
 from newcomer.config import load_preset, with_overrides
-from newcomer.evaluation.ranking import evaluate
 from newcomer.models.ensemble import KINDS, ensemble_scores
 from newcomer.models.features import LINKED, feature_names
 from newcomer.models.serialisation import ENSEMBLE

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from conftest import evaluate
 from ensemble_world import NAMES, OVERLAY, QUERIES, RANKER, SAMPLE, embeddings, signals_of
-from newcomer.evaluation.ranking import evaluate
 from newcomer.models.ensemble import KINDS, ensemble_scores, few_facts, parts
 from newcomer.models.features import FEATURES, Signals, columns_of
 from newcomer.rules.ranking import RuleScorer

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from conftest import complaint, parts_by_name
+from conftest import complaint, evaluate, parts_by_name
 from newcomer.config import Config, TrainingConfig
 from newcomer.errors import DatasetError, OptionError
-from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.models.device import choose_device
 from newcomer.models.embedding.registry import ENCODERS

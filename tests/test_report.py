@@ -24,21 +24,23 @@ from newcomer.evaluation import plots as evaluation_plots
 from newcomer.evaluation.alignment import Alignment, rule_scorer_for, scorer_for
 from newcomer.evaluation.calibration import calibration_error
 from newcomer.evaluation.classification import RelationThresholds, classify, labelled
-from newcomer.evaluation.comparison import compare_classifications, compare_rankings, metric_task
 from newcomer.evaluation.measure import (
     TASKS,
     Evaluation,
     check_same_data,
     classify_test,
     classify_with_probabilities,
+    compare_classifications,
+    compare_rankings,
     default_task,
     headline,
+    metric_task,
     outside_headline,
     rank_test,
 )
+from newcomer.evaluation.metrics import paired_bootstrap
 from newcomer.evaluation.plots import PICTURES, plot_ranking, plot_reliability, rank_bins, rank_shares
 from newcomer.evaluation.ranking import RankingProtocol, RankingResult, ceiling, evaluate_under, queries_of
-from newcomer.evaluation.ranking import compare as compare_results
 from newcomer.evaluation.report import (
     classification_report,
     model_name,
@@ -165,11 +167,11 @@ def test_where_rules_have_a_say_the_answer_is_that_of_both():
     assert found.embedding is not None and np.array_equal(found.embedding.scores(*queries), network.scores(*queries))
     measured = evaluation("model.ensemble=yes")
     ranked = rank_test(measured, KNOWN, with_parts=True)
-    assert ranking_report(measured, ranked)["network"][0]["metrics"]["mr"] == ranked.network[0].ranks.mean()
-    for results, scorer in ((ranked.model, both), (ranked.network, network), (ranked.rules, ranker)):
+    assert ranking_report(measured, ranked)["embedding"][0]["metrics"]["mr"] == ranked.embedding[0].ranks.mean()
+    for results, scorer in ((ranked.model, both), (ranked.embedding, network), (ranked.rules, ranker)):
         assert np.array_equal(results[0].ranks, evaluate_under(DATASET, scorer, [KNOWN])[0].ranks)
-    assert rank_test(measured, KNOWN).network == []
-    assert rank_test(evaluation("model.ensemble=no"), KNOWN, with_parts=True).network == []
+    assert rank_test(measured, KNOWN).embedding == []
+    assert rank_test(evaluation("model.ensemble=no"), KNOWN, with_parts=True).embedding == []
 
 
 @pytest.mark.parametrize(
@@ -319,13 +321,13 @@ def test_without_a_full_graph_nothing_is_said_of_it():
 
 FULL = RankingProtocol(filter="full")
 BLENDED = ("model.ensemble=yes", "model.constrained=no")
-FIGURES = ("metrics", "intervals", "queries", "network", "rules", "breakdowns", "calibration")
+FIGURES = ("metrics", "intervals", "queries", "embedding", "rules", "breakdowns", "calibration")
 
 
 def figures(report: dict[str, Any]) -> dict[str, Any]:
     """What was measured, without under which filter that was."""
     found = {name: report[name] for name in FIGURES}
-    for part in ("network", "rules"):
+    for part in ("embedding", "rules"):
         found[part] = [row | {"filter": None} for row in found[part][:1]]
     found["breakdowns"] = [
         {name: value for name, value in row.items() if not name.startswith("ceiling")} for row in found["breakdowns"]
@@ -513,7 +515,7 @@ def test_rankings_are_compared_with_the_first():
     assert one.comparison is None and one.value == pytest.approx(0.5625) and one.metrics["hits@1"] == 0.25
     assert two.comparison is not None and two.comparison.difference == pytest.approx(0.3125)
     assert two.comparison.difference == pytest.approx(two.value - one.value)
-    alone = compare_results(second, first, "mrr", np.random.default_rng(9))
+    alone = paired_bootstrap(second.ranks, first.ranks, "mrr", np.random.default_rng(9), second.candidates)
     assert two.comparison.interval.low == pytest.approx(alone.interval.low, abs=0.1)
     assert two.comparison.interval.low >= 0 and two.interval.low <= two.value <= two.interval.high
     same = compare_rankings([first, first], "hits@3")[1].comparison

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 
 import newcomer.reproduction.cells as module
-from conftest import complaint
+from conftest import complaint, evaluate
 from newcomer.config import config_hash
 from newcomer.data import load_dataset, write_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
-from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Overlay
 from newcomer.models.bundle import dataset_hash
-from newcomer.reproduction.cells import commit
-from newcomer.reproduction.measuring import core_of, rules_report, statistics_report
-from newcomer.reproduction.sources import Sources, note_about, original_of
+from newcomer.reproduction.cells import commit, core_of, rules_report, statistics_report
+from newcomer.reproduction.sources import Sources, stated_about
 from newcomer.reproduction.stored import changed_settings, read_result, read_results, write_result
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.ranking import RuleRanker, RuleScorer
@@ -197,7 +195,7 @@ def test_the_default_model_is_measured_in_parts(made, results):
     (cell,) = small_cells("link-prediction", "fb15k-subject-10-default-inductive-0")
     report = runner(results, made).run(cell)
     assert report["model"] == report["settings"]["preset"] == "default"
-    assert [figures["filter"] for figures in report["network"]] == ["known", "full"]
+    assert [figures["filter"] for figures in report["embedding"]] == ["known", "full"]
     assert [figures["filter"] for figures in report["rules"]] == ["known", "full"]
 
 
@@ -253,8 +251,10 @@ def test_sets_that_are_not_published_are_cut(made, tmp_path):
     assert Sources(given).get("fb15k-subject-15").origin == "files"
     (given / "fb15k-subject-15" / "train.tsv").write_text("a\tb\n")
     complaint(Sources(given).get, "fb15k-subject-15")  # a broken one is not replaced in silence
-    assert original_of("fb15k-object-5") == "fb15k" and original_of("wn11-both-1000") is None
-    assert "stand-in" in note_about("yago37-partial-subject-10") and note_about("fb15k-subject-10") is None
+    assert stated_about("fb15k-object-5")["original"] == "fb15k" and stated_about("wn11-both-1000") == {}
+    assert "stand-in" in stated_about("yago37-partial-subject-10")["note"] and "note" not in stated_about(
+        "fb15k-subject-10"
+    )
 
 
 def test_sources_without_a_root_look_where_names_are_looked_for(made, monkeypatch, tmp_path):

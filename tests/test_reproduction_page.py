@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from newcomer.reproduction.figures import PICTURE, draw_shares, share_lines
 from newcomer.reproduction.page import page_of, write_page
 from newcomer.reproduction.plans import cells_of, load_plan
 from newcomer.reproduction.stored import reduced, write_result
 from newcomer.reproduction.tables import (
     FULL,
+    PICTURE,
     UNLINKED,
     Figure,
+    draw_shares,
     figure_of,
     markdown_table,
     rows_of,
+    share_lines,
     shown_difference,
     shown_figure,
 )
@@ -116,7 +118,7 @@ def test_of_a_report_the_figures_are_kept_and_the_breakdowns_are_not():
     figures = {"metrics": {"mrr": 0.2}, "intervals": {"mrr": interval}}
     groups = [{"by": "evidence", "group": name, "mrr": mrr} for name, mrr in (("linked", 0.5), ("not linked", 0.1))]
     also = {"filter": "full", **figures, "breakdowns": groups}
-    found = reduced({"task": "link-prediction", **figures, "also": also, "network": [], "breakdowns": groups})
+    found = reduced({"task": "link-prediction", **figures, "also": also, "embedding": [], "breakdowns": groups})
     small = {"metrics": {"mrr": 0.2}, "intervals": {"mrr": [0.1, 0.3]}}
     assert found == {"task": "link-prediction", **small, "also": {"filter": "full", **small, "unlinked": {"mrr": 0.1}}}
 
@@ -159,16 +161,16 @@ def test_ours_the_papers_and_the_difference_stand_below_each_other():
     ]
 
 
-def test_network_and_rules_by_themselves_stand_below_the_model_they_are_parts_of():
+def test_embedding_and_rules_by_themselves_stand_below_the_model_they_are_parts_of():
     parts = {
         part: [{"filter": name, "metrics": metrics(mrr), "intervals": {}} for name in ("known", "full")]
-        for part, mrr in (("network", 0.4), ("rules", 0.61))
+        for part, mrr in (("embedding", 0.4), ("rules", 0.61))
     }
     found = [result("link-prediction", f"fb15k-object-10-default-inductive-{seed}", **parts) for seed in (0, 1)]
     table = cells_under(page_of(found, "results"), "### fb15k-object-10")
     assert [(row[3], row[5]) for row in table[2:]] == [
         ("ours", "50.0 (50.0 to 50.0)"),
-        ("network alone", "40.0 (40.0 to 40.0)"),
+        ("embedding alone", "40.0 (40.0 to 40.0)"),
         ("rules alone", "61.0 (61.0 to 61.0)"),
     ]
 

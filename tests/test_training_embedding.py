@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from conftest import evaluate
 from newcomer.config import Config, TrainingConfig
 from newcomer.data import load_dataset
-from newcomer.evaluation.ranking import evaluate
 from newcomer.graph import Graph, InductiveDataset, Overlay, TripleArray
 from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
@@ -582,7 +582,9 @@ def test_candidates_are_embedded_as_the_inverse_relation_asks(encoder):
     for relation, inverse in ((1, 1 + RELATIONS), (RELATIONS + 2, 2)):
         candidates = trainer.model.encoder.embed(states, everyone, torch.full_like(everyone, inverse))
         asking = trainer.model.encoder.embed(states, torch.tensor([SEEN]), torch.tensor([relation]))
-        expected = trainer.model.decoder.all_tails(asking, torch.tensor([relation]), candidates).detach().numpy()
+        decoder = trainer.model.decoder
+        query = decoder.query_vector(asking, decoder.relation_vectors(torch.tensor([relation])))
+        expected = decoder.fit_candidates(query, candidates).detach().numpy()
         found = scorer.scores(np.array([SEEN], dtype=np.int32), np.array([relation], dtype=np.int32))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 

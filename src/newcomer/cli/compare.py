@@ -22,8 +22,7 @@ from newcomer.cli.reports import CLASS_MEASURES, MEASURES, cells_of, figure
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
-    from newcomer.evaluation.comparison import ComparedModel
-    from newcomer.evaluation.measure import Evaluation
+    from newcomer.evaluation.measure import ComparedModel, Evaluation
     from newcomer.evaluation.ranking import RankingProtocol
     from newcomer.evaluation.report import Report
     from newcomer.models.bundle import Bundle
@@ -48,8 +47,7 @@ def compare(
 ) -> None:
     """Measure models of the same data on the same questions, and say how sure their differences are."""
     from newcomer.errors import OptionError
-    from newcomer.evaluation.comparison import metric_task
-    from newcomer.evaluation.measure import RANKING, Evaluation
+    from newcomer.evaluation.measure import RANKING, Evaluation, metric_task
     from newcomer.models.device import choose_device
 
     if len(runs) < 2:
@@ -88,8 +86,7 @@ def _by_rank(
     cases: "Sequence[Evaluation]", protocol: "RankingProtocol", full_graph: str | None, metric: str
 ) -> "list[ComparedModel]":
     from newcomer.api import all_facts
-    from newcomer.evaluation.comparison import compare_rankings
-    from newcomer.evaluation.measure import headline, rank_test
+    from newcomer.evaluation.measure import compare_rankings, headline, rank_test
 
     full, results = None if full_graph is None else all_facts(full_graph, cases[0].dataset), []
     for place, case in enumerate(cases):
@@ -99,8 +96,7 @@ def _by_rank(
 
 
 def _by_label(cases: "Sequence[Evaluation]") -> "list[ComparedModel]":
-    from newcomer.evaluation.comparison import compare_classifications
-    from newcomer.evaluation.measure import classify_test
+    from newcomer.evaluation.measure import classify_test, compare_classifications
 
     with working("classifying"):
         return compare_classifications([classify_test(case) for case in cases], cases[0].seed)
@@ -113,7 +109,7 @@ def _comparison(
     metric: str,
     protocol: "RankingProtocol | None",
 ) -> "Report":
-    from newcomer.evaluation.comparison import metric_task
+    from newcomer.evaluation.measure import metric_task
 
     return {
         "task": metric_task(metric),

@@ -48,7 +48,7 @@ def print_cut_note(found: Mapping[str, int] | None) -> None:
 
 def _ranking_rows(report: "Report") -> list[Sequence[str]]:
     asked = [("model", report), *(("model", other) for other in [report["also"]] if other)]
-    asked += [("embedding alone", network) for network in report["network"]]
+    asked += [("embedding alone", embedding) for embedding in report["embedding"]]
     asked += [("rules alone", rules) for rules in report["rules"]]
     asked += [(f"model, {seen['queries']:,} queries about seen entities", seen) for seen in report["seen"]]
     rows: list[Sequence[str]] = []

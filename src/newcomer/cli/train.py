@@ -272,7 +272,7 @@ def _print_summary(summary: Mapping[str, Any], dataset: "InductiveDataset") -> N
             rows.append(("rules alone", *_cells(validation["rules"])))
         asked = f"{validation['queries']:,} queries about {validation['newcomers']:,} newcomers held out of the graph"
         print_table(f"validation: {asked}", ("", *MEASURES.values()), rows)
-        weighed = "; the weights of the ensemble were learned on these queries" if "network" in validation else ""
+        weighed = "; the weights of the ensemble were learned on these queries" if "embedding" in validation else ""
         typer.echo(f"MRR and Hits in percent; known filter, all candidates, ties at the mean rank{weighed}")
     known = f"{summary['rules']:,} rules, {summary['virtual_triples']:,} virtual triples"
     typer.echo(f"trained on {summary['trained_on']} for {summary['epochs']:,} epochs ({known})")

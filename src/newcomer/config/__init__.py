@@ -1,10 +1,5 @@
 """The settings of a run, as frozen dataclasses that refuse a wrong value as soon as they are made.
 
-    Config          preset, protocol, seed
-    ├── rules       RulesConfig: which rules are mined, and which of them may add virtual neighbours
-    ├── model       ModelConfig: encoder, decoder, soft labels, ensemble
-    └── training    TrainingConfig: the loop and how it ends
-
 A setting is named ``section.field`` (``training.lr``) on the command line and in messages. The defaults are the preset
 ``default``; the other presets are TOML files that state only what differs from it. ``to_toml`` writes all settings with
 their documentation: that is the manual. TOML has no null, so there, and on the command line, "nothing" is ``none``.

@@ -1,7 +1,8 @@
 """What a setting is: a field with its documentation and what it may be, checked as soon as a value is given."""
 
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar, Literal, get_type_hints
 
@@ -10,6 +11,7 @@ from newcomer.errors import OptionError, shown, unknown_name
 INT_MAX = 2**63 - 1  # what TOML promises to hold
 NOTHING = "none"
 AUTO = "auto"
+LIMITS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 Maybe = bool | Literal["auto"]  # yes, no, or as the machine allows
 
 
@@ -24,8 +26,7 @@ def setting(
     below: float | None = None,
 ) -> Any:
     """A field with its documentation and what it may be: one of ``choices``, or a number within the limits."""
-    limits = {"at least": low, "above": above, "at most": high, "below": below}
-    stated = {words: limit for words, limit in limits.items() if limit is not None}
+    stated = {words: limit for words, limit in zip(LIMITS, (low, above, high, below), strict=True) if limit is not None}
     return field(default=default, metadata={"about": about, "choices": choices, "limits": stated})
 
 
@@ -38,9 +39,7 @@ class Settings:
         types = get_type_hints(type(self))
         for one in plain_fields(type(self)):
             name = f"{self.section}.{one.name}" if self.section else one.name
-            value = converted(name, getattr(self, one.name), types[one.name])
-            check(name, value, one)
-            object.__setattr__(self, one.name, value)
+            object.__setattr__(self, one.name, accepted(name, getattr(self, one.name), one, types[one.name]))
 
 
 def plain_fields(kind: type) -> tuple[Field[Any], ...]:
@@ -54,39 +53,27 @@ def plain_values(settings: Settings) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-# What a value must be, for each type of field.
-IN_WORDS: dict[Any, str] = {
-    bool: "true or false",
-    Maybe: f"true, false or {AUTO}",
-    int: "a whole number",
-    float: "a number",
-    str: "a word",
-    int | None: "a whole number or none",
-    tuple[str, ...]: "a list of words",
-}
-
-
-def converted(name: str, value: Any, kind: Any) -> Any:
-    """The value as its field's type: a list as a tuple, a whole number as a number; all else must fit as it is."""
-    if kind == int | None and (value is None or value == NOTHING):
-        return None
-    if kind is float and _is_number(value):
-        return _finite(name, value)
-    if kind in (int, int | None) and isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
-    if kind in (bool, Maybe) and isinstance(value, bool):
-        return value
-    if kind == Maybe and value == AUTO:
-        return AUTO
-    if kind is str and isinstance(value, str):
-        return str(value)
-    if kind == tuple[str, ...] and isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
-        return tuple(str(word) for word in value)
-    raise OptionError(f"{name} is {shown(value)}, but must be {IN_WORDS[kind]}")
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and isinstance(value, int)
+
+
+# Of each type of field: what a value must be in words, and whether a value is that.
+TYPES: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    Maybe: (f"true, false or {AUTO}", lambda value: isinstance(value, bool) or value == AUTO),
+    int: ("a whole number", _is_whole),
+    float: ("a number", _is_number),
+    str: ("a word", lambda value: isinstance(value, str)),
+    int | None: ("a whole number or none", lambda value: value is None or value == NOTHING or _is_whole(value)),
+    tuple[str, ...]: (
+        "a list of words",
+        lambda value: isinstance(value, list | tuple) and all(isinstance(word, str) for word in value),
+    ),
+}
 
 
 def _finite(name: str, value: float) -> float:
@@ -99,31 +86,34 @@ def _finite(name: str, value: float) -> float:
     return number
 
 
-def check(name: str, value: Any, one: Field[Any]) -> None:
-    """Whether the value is among its choices and within its limits."""
-    choices = one.metadata["choices"]
+def accepted(name: str, value: Any, one: Field[Any], kind: Any) -> Any:
+    """The value as its field's type, if it is among its choices and within its limits.
+
+    A list becomes a tuple, and a whole number a number; all else must fit as it is.
+    """
+    words, fits = TYPES[kind]
+    if not fits(value):
+        raise OptionError(f"{name} is {shown(value)}, but must be {words}")
+    if kind is float:
+        value = _finite(name, value)
+    elif kind == int | None and value == NOTHING:
+        value = None
+    elif isinstance(value, list):
+        value = tuple(value)
+    choices, limits = one.metadata["choices"], one.metadata["limits"]
     if choices is not None:
-        words = value if isinstance(value, tuple) else (value,)
-        for word in words:
+        chosen = value if isinstance(value, tuple) else (value,)
+        for word in chosen:
             if word not in choices:
                 raise unknown_name(name, word, choices)
-        if len(set(words)) < len(words):
-            raise OptionError(f"{name} is {shown(list(words))}, but must name each once")
+        if len(set(chosen)) < len(chosen):
+            raise OptionError(f"{name} is {shown(list(chosen))}, but must name each once")
     elif _is_number(value):
-        limits = one.metadata["limits"]
-        if not _within(value, limits):
+        if not all(LIMITS[words](value, limit) for words, limit in limits.items()):
             raise OptionError(f"{name} is {shown(value)}, but must be {limits_in_words(limits)}")
         if isinstance(value, int) and value > INT_MAX:
             raise OptionError(f"{name} is {shown(value)}, but must be at most {INT_MAX}")
-
-
-def _within(value: float, limits: Mapping[str, float]) -> bool:
-    return (
-        value >= limits.get("at least", -math.inf)
-        and value > limits.get("above", -math.inf)
-        and value <= limits.get("at most", math.inf)
-        and value < limits.get("below", math.inf)
-    )
+    return value
 
 
 def limits_in_words(limits: Mapping[str, float]) -> str:

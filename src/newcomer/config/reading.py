@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from newcomer.config.fields import AUTO, IN_WORDS, NOTHING, Maybe, Settings, limits_in_words, plain_fields
+from newcomer.config.fields import AUTO, NOTHING, TYPES, Maybe, Settings, limits_in_words, plain_fields
 from newcomer.config.settings import SECTIONS, Config, merged, setting_names, unknown_setting
 from newcomer.errors import InputError, OptionError, shown, unknown_name
 
@@ -38,7 +38,7 @@ _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 def _parsed(text: str, kind: Any) -> Any:
-    """A text as a field's type; a text that is none stays as it is, for `converted` to complain about."""
+    """A text as a field's type; a text that is none stays as it is, for `accepted` to complain about."""
     if kind in (bool, Maybe):
         return (_TRUTH | {AUTO: AUTO}).get(text.lower(), text)
     if kind == tuple[str, ...]:
@@ -72,8 +72,10 @@ def to_toml(config: Config) -> str:
 def _documented(settings: Settings) -> list[str]:
     lines, types = [], get_type_hints(type(settings))
     for one in plain_fields(type(settings)):
-        allowed = _allowed(one, types[one.name])
-        lines += [f"# {one.metadata['about']} ({allowed})", f"{one.name} = {_toml(getattr(settings, one.name))}"]
+        allowed, value = _allowed(one, types[one.name]), getattr(settings, one.name)
+        # As JSON writes it: no setting holds a character that TOML's strings escape otherwise.
+        written = json.dumps(NOTHING if value is None else value)
+        lines += [f"# {one.metadata['about']} ({allowed})", f"{one.name} = {written}"]
     return lines
 
 
@@ -82,12 +84,8 @@ def _allowed(one: Field[Any], kind: Any) -> str:
     if one.metadata["choices"] is not None:
         return ", ".join(one.metadata["choices"])
     limits = limits_in_words(one.metadata["limits"])
-    return f"{IN_WORDS[kind]}, {limits}" if limits else IN_WORDS[kind]
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it; no setting holds a character that TOML's strings escape unlike JSON's."""
-    return json.dumps(NOTHING if value is None else value)
+    words = TYPES[kind][0]
+    return f"{words}, {limits}" if limits else words
 
 
 def read_config(path: Path) -> Config:

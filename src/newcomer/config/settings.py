@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, ClassVar, Literal, get_type_hints
 
-from newcomer.config.fields import AUTO, Settings, check, converted, plain_fields, plain_values, setting
+from newcomer.config.fields import AUTO, Settings, accepted, plain_fields, plain_values, setting
 from newcomer.errors import OptionError, shown, unknown_name
 
 RULE_KINDS = ("one", "two", "both", "three", "constant", "exists")
@@ -235,11 +235,6 @@ class Config(Settings):
             )
 
     @property
-    def has_virtual_neighbors(self) -> bool:
-        """Whether rules add facts to an entity's own."""
-        return self.model.labels != "none" and bool(self.rules.kinds or self.rules.paths)
-
-    @property
     def mines_rules(self) -> bool:
         """Whether rules between relations are needed: for virtual neighbours, or in the ensemble."""
         return bool(self.rules.kinds) and (self.model.labels != "none" or self.model.ensemble)
@@ -303,7 +298,7 @@ def check_setting(name: str, value: Any) -> None:
     section, _, bare = name.rpartition(".")
     kind = SECTIONS[section] if section else Config
     field_of = {one.name: one for one in plain_fields(kind)}
-    check(name, converted(name, value, get_type_hints(kind)[bare]), field_of[bare])
+    accepted(name, value, field_of[bare], get_type_hints(kind)[bare])
 
 
 def unknown_setting(name: str) -> OptionError:
@@ -329,19 +324,15 @@ def merged(config: Config, settings: Mapping[str, Any]) -> Config:
     changed: dict[str, Any] = {}
     for name, value in settings.items():
         if name in SECTIONS:
-            changed[name] = replace(getattr(config, name), **_section_values(name, value))
+            if not isinstance(value, Mapping):
+                raise OptionError(f"{name} is {shown(value)}, but must be a table of settings")
+            for bare in value:
+                if f"{name}.{bare}" not in setting_names():
+                    raise unknown_setting(f"{name}.{bare}")
+            changed[name] = replace(getattr(config, name), **value)
         elif name in setting_names() and "." not in name:
             changed[name] = value
         else:
             near = get_close_matches(str(name), SECTIONS, n=1, cutoff=0.6) if isinstance(value, Mapping) else []
             raise unknown_name("section", str(name), SECTIONS) if near else unknown_setting(str(name))
     return replace(config, **changed)
-
-
-def _section_values(section: str, values: Any) -> dict[str, Any]:
-    if not isinstance(values, Mapping):
-        raise OptionError(f"{section} is {shown(values)}, but must be a table of settings")
-    for name in values:
-        if f"{section}.{name}" not in setting_names():
-            raise unknown_setting(f"{section}.{name}")
-    return {str(name): value for name, value in values.items()}

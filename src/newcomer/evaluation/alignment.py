@@ -24,6 +24,7 @@ from newcomer.graph import (
     TripleArray,
     Vocabulary,
     about_newcomers,
+    concatenate,
 )
 from newcomer.models.bundle import Bundle
 from newcomer.models.engine import InferenceEngine, SnapshotScorer
@@ -74,13 +75,8 @@ class Alignment:
             return False
         num_seen = int(self.observed.degrees.nonzero()[0].max(initial=-1)) + 1
         stored = TripleArray.empty() if bundle.auxiliary is None else bundle.auxiliary.triples
-        mine, theirs = (_rows(about_newcomers(facts, num_seen)) for facts in (self.facts, stored))
+        mine, theirs = (np.unique(about_newcomers(facts, num_seen).rows, axis=0) for facts in (self.facts, stored))
         return np.array_equal(mine, theirs)
-
-
-def _rows(facts: TripleArray) -> Ids:
-    found: Ids = np.unique(facts.rows, axis=0)
-    return found
 
 
 def _oriented(known: Vocabulary, asked: Vocabulary) -> Ids:
@@ -151,14 +147,10 @@ def scorer_for(
     engine = InferenceEngine(model, stored, threads)
     classifier = None
     if model.triple_classifier is not None:
-        known = Graph.build(alignment.observed.entities, alignment.observed.relations, _known(alignment))
-        classifier = TripleClassifierScorer(model.triple_classifier, known)
+        known = concatenate([alignment.observed.triples, alignment.facts])
+        known_facts = Graph.build(alignment.observed.entities, alignment.observed.relations, known)
+        classifier = TripleClassifierScorer(model.triple_classifier, known_facts)
     return AlignedModel(SnapshotScorer(engine, engine.initial), alignment, classifier)
-
-
-def _known(alignment: Alignment) -> TripleArray:
-    rows = np.concatenate([alignment.observed.triples.rows, alignment.facts.rows])
-    return TripleArray.of(rows)
 
 
 def rule_scorer_for(bundle: Bundle, dataset: InductiveDataset, threads: int | None = None) -> AlignedScorer:

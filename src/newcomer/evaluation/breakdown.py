@@ -16,13 +16,11 @@ that the groups of one breakdown add up to 1. Only groups that occur are listed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.errors import OptionError, shown
 from newcomer.evaluation.metrics import Counts
 from newcomer.evaluation.ranking import Queries, RankingResult
 from newcomer.graph import Ids, InductiveDataset, Mask
@@ -33,57 +31,30 @@ FREQUENCIES = {"never": 0, "1-20": 20, "21-200": 200}
 CLASSES = ("1-1", "1-n", "n-1", "n-n", "unseen")
 
 Codes = npt.NDArray[np.int64]
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Group:
-    """Queries of one kind: how many, what share of all, their metrics, and their share of all that is lost."""
+def breakdown(result: RankingResult, dataset: InductiveDataset, by: Iterable[str] | None = None) -> list[Row]:
+    """A row a group: how many queries, what share of all, their share of what is lost, and their metrics.
 
-    name: str
-    queries: int
-    share: float
-    metrics: Mapping[str, float]
-    lost: float
-
-
-def breakdown(
-    result: RankingResult, dataset: InductiveDataset, by: Iterable[str] | None = None
-) -> dict[str, list[Group]]:
-    """Breakdowns of a result by their names (all, unless ``by`` names some), see the module."""
-    if result.entities != dataset.entities or result.relations != dataset.relations:
-        raise OptionError(
-            f"the result has other ids than data set {shown(dataset.name)}; pass the one it was ranked on"
-        )
-    names = BREAKDOWNS if by is None else by
-    found = {name: _groups(result, *BREAKDOWNS[name](result.queries, dataset)) for name in names}
-    if "relation" in found:
-        found["relation"].sort(key=lambda group: (-group.lost, group.name))
+    Of all breakdowns, unless ``by`` names some.
+    """
+    found = []
+    for name in BREAKDOWNS if by is None else by:
+        rows = [{"by": name, **group} for group in _groups(result, *BREAKDOWNS[name](result.queries, dataset))]
+        found += sorted(rows, key=lambda row: (-row["lost"], row["group"])) if name == "relation" else rows
     return found
 
 
-def _groups(result: RankingResult, codes: Codes, names: Sequence[str]) -> list[Group]:
+def _groups(result: RankingResult, codes: Codes, names: Sequence[str]) -> Iterable[Row]:
     """The groups that occur, in the order of their codes."""
-    lost, found = 1.0 - 1.0 / result.ranks, []
+    lost = 1.0 - 1.0 / result.ranks
     total = float(lost.sum())
     for code in np.unique(codes).tolist():
         mask = codes == code
         count, share = int(mask.sum()), float(lost[mask].sum()) / total if total else 0.0
-        found.append(Group(names[code], count, count / len(mask), result.take(mask).metrics(), share))
-    return found
-
-
-def to_rows(groups: Mapping[str, Iterable[Group]]) -> list[dict[str, Any]]:
-    """A flat row a group, as JSON can hold it: figures that are no number are null."""
-    return [
-        {"by": name, "group": group.name, "queries": group.queries, "share": group.share, "lost": group.lost}
-        | {metric: None if np.isnan(value) else value for metric, value in group.metrics.items()}
-        for name, members in groups.items()
-        for group in members
-    ]
-
-
-def _by_relation(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
-    return _plain_relation(queries, dataset), list(dataset.relations)
+        row = {"group": names[code], "queries": count, "share": count / len(mask), "lost": share}
+        yield row | result.take(mask).metrics()
 
 
 def _by_relation_class(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
@@ -107,10 +78,6 @@ def _average_above(relations: Ids, ends: Ids, counts: Ids) -> Mask:
     return above
 
 
-def _by_known_facts(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
-    return facts_groups(known_facts(dataset)[queries.entity])
-
-
 def known_facts(dataset: InductiveDataset) -> Counts:
     """How many facts each entity has of its own."""
     own, size = dataset.own_facts, len(dataset.entities)
@@ -125,18 +92,17 @@ def facts_groups(counts: npt.NDArray[np.integer]) -> tuple[Codes, Sequence[str]]
     return _bucket(counts, FACTS)
 
 
-def _by_relation_frequency(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
-    return _bucket(dataset.observed.relation_counts[_plain_relation(queries, dataset)], FREQUENCIES)
-
-
-def _by_linked(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
-    return np.where(_is_linked(queries, dataset), 0, 1), ("linked", "not linked")
-
-
 def _by_evidence(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
-    never = dataset.observed.relation_counts[_plain_relation(queries, dataset)] == 0
-    linked = _is_linked(queries, dataset)
-    return np.where(never, 2, np.where(linked, 0, 1)), ("linked", "not linked", "relation never observed")
+    linked = np.where(_is_linked(queries, dataset), 0, 1)
+    return np.where(_observed_counts(queries, dataset) == 0, 2, linked), (
+        "linked",
+        "not linked",
+        "relation never observed",
+    )
+
+
+def _observed_counts(queries: Queries, dataset: InductiveDataset) -> Ids:
+    return dataset.observed.relation_counts[_plain_relation(queries, dataset)]
 
 
 def _plain_relation(queries: Queries, dataset: InductiveDataset) -> Codes:
@@ -163,10 +129,10 @@ def _bucket(counts: npt.NDArray[np.integer], last: Mapping[str, int]) -> tuple[C
 
 
 BREAKDOWNS: dict[str, Callable[[Queries, InductiveDataset], tuple[Codes, Sequence[str]]]] = {
-    "relation": _by_relation,
+    "relation": lambda queries, dataset: (_plain_relation(queries, dataset), list(dataset.relations)),
     "class": _by_relation_class,
-    "facts": _by_known_facts,
-    "frequency": _by_relation_frequency,
-    "linked": _by_linked,
+    "facts": lambda queries, dataset: facts_groups(known_facts(dataset)[queries.entity]),
+    "frequency": lambda queries, dataset: _bucket(_observed_counts(queries, dataset), FREQUENCIES),
+    "linked": lambda queries, dataset: (np.where(_is_linked(queries, dataset), 0, 1), ("linked", "not linked")),
     "evidence": _by_evidence,
 }

@@ -243,7 +243,9 @@ def fit_curve(evidence: npt.NDArray[np.float64], right: Mask, relations: Ids, qu
     own = {}
     for relation in np.unique(relations).tolist():
         mine = relations == relation
-        own[relation] = _relation_curve(odds[mine], right[mine], len(np.unique(questions[mine])))
+        columns = np.column_stack([odds[mine], np.ones(mine.sum())])
+        weights = _regression(columns, right[mine].astype(np.float64), np.array([1.0, 0.0]), np.array(PRIOR_PRECISION))
+        own[relation] = RelationCurve(max(float(weights[0]), 0.0), float(weights[1]), len(np.unique(questions[mine])))
     return Curve(share, rank, shift, knots, own)
 
 
@@ -261,13 +263,6 @@ def _logistic(evidence: npt.NDArray[np.float64], right: Mask) -> tuple[float, fl
             break
     share, rank, shift = weights.tolist()
     return max(share, 0.0), max(rank, 0.0), shift
-
-
-def _relation_curve(odds: Values, right: Mask, questions: int) -> RelationCurve:
-    columns = np.column_stack([odds, np.ones(len(odds))])
-    weights = _regression(columns, right.astype(np.float64), np.array([1.0, 0.0]), np.array(PRIOR_PRECISION))
-    slope, shift = weights.tolist()
-    return RelationCurve(max(slope, 0.0), shift, questions)
 
 
 def _regression(columns: npt.NDArray[np.float64], targets: Values, guess: Values, precision: Values) -> Values:

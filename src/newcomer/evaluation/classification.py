@@ -23,11 +23,10 @@ import numpy.typing as npt
 
 from newcomer.errors import DatasetError, OptionError, shown
 from newcomer.evaluation.metrics import Interval, Values, bootstrap_mean
-from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask, TripleArray, Vocabulary, concatenate
 
 PRIOR = 100.0  # of thresholds found on few triples
 FOLDS = 5
-SAMPLES = 1000  # for an interval
 
 
 class TripleScorer(Protocol):
@@ -44,15 +43,10 @@ class RelationThresholds:
     overall: float
     relations: Mapping[int, float] = field(default_factory=dict, hash=False)
 
-    def of(self, relations: Ids) -> Values:
-        """The threshold of each relation id, shape (n,)."""
-        distinct, place = np.unique(relations, return_inverse=True)
-        each = [self.relations.get(int(relation), self.overall) for relation in distinct]
-        return np.array(each, dtype=np.float64)[place]
-
     def accepts(self, relations: Ids, scores: npt.NDArray[Any]) -> Mask:
         """Whether each triple counts as true; in double precision, where no threshold is rounded onto a score."""
-        true: Mask = scores >= self.of(relations)
+        found = [self.relations.get(relation, self.overall) for relation in relations.tolist()]
+        true: Mask = scores >= np.array(found, dtype=np.float64)
         return true
 
     def by_name(self, relations: Vocabulary) -> dict[str, float]:
@@ -175,8 +169,6 @@ def classify(
     scorer: TripleScorer,
     generator: np.random.Generator,
     thresholds: RelationThresholds | None = None,
-    samples: int = SAMPLES,
-    level: float = 0.95,
 ) -> ClassificationResult:
     """Find thresholds on valid (unless they are given), then classify the test triples.
 
@@ -194,7 +186,7 @@ def classify(
         thresholds = fit_thresholds(valid.relations, scores, _labels(valid))
     scores = checked_scores(dataset, scorer, test)
     right = thresholds.accepts(test.relations, scores) == _labels(test)
-    interval = bootstrap_mean(right, generator, samples, level)
+    interval = bootstrap_mean(right, generator)
     return ClassificationResult(test, scores, thresholds, dataset.relations, interval, tuple(made_up))
 
 
@@ -203,8 +195,7 @@ def reclassified(
 ) -> ClassificationResult:
     """The same triples by other scores and thresholds, with the interval resampled as before."""
     changed = replace(result, scores=scores, thresholds=thresholds)
-    interval = bootstrap_mean(changed.predicted == changed.labels, generator, SAMPLES, result.interval.level)
-    return replace(changed, interval=interval)
+    return replace(changed, interval=bootstrap_mean(changed.predicted == changed.labels, generator))
 
 
 def thresholds_of(triples: TripleArray, scores: Values) -> RelationThresholds:
@@ -227,11 +218,7 @@ def cross_fitted(triples: TripleArray, scores: Values, generator: np.random.Gene
 def checked_scores(dataset: InductiveDataset, scorer: TripleScorer, triples: TripleArray) -> Values:
     """The scores, checked; the scorer gets copies, because not every scorer can take read-only columns."""
     columns = (column.copy() for column in (triples.heads, triples.relations, triples.tails))
-    scores = np.asarray(scorer.triple_scores(*columns))
-    if scores.shape != (len(triples),) or scores.dtype.kind not in "fiub":
-        given, wanted = f"{scores.dtype} of shape {scores.shape}", (len(triples),)
-        raise OptionError(f"the scorer gave {given} where numbers of shape {wanted} are needed; mend the scorer")
-    scores = scores.astype(np.float64)
+    scores = scorer.triple_scores(*columns).astype(np.float64)
     wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
     if len(wrong):
         value, names = scores[wrong[0]], _written(dataset, triples.rows[wrong[0]].tolist())
@@ -263,40 +250,27 @@ def corrupted(dataset: InductiveDataset, triples: TripleArray, generator: np.ran
     where none of them makes an unstated triple, from all of its kind; then from all entities; at last, where a coin
     decided, the other end is replaced in the same way.
     """
-    pools = _Pools.of(dataset, triples)
+    replacements = _Replacements(dataset, triples)
     new_head, new_tail = ~dataset.is_seen[triples.heads], ~dataset.is_seen[triples.tails]
     replaces_head = np.where(new_head == new_tail, generator.random(len(triples)) < 0.5, new_tail)
     either = (new_head == new_tail).tolist()
     rows = [
-        pools.replaced(row, at_head, is_free, generator)
+        replacements.replaced(row, at_head, is_free, generator)
         for row, at_head, is_free in zip(triples.rows.tolist(), replaces_head.tolist(), either, strict=True)
     ]
     return TripleArray.of(rows)
 
 
-@dataclass(frozen=True, eq=False)
-class _Pools:
-    """Replacements of an entity: (relation, kind, entity) packed into one sorted number each, a column a side."""
+class _Replacements:
+    """What an end of a triple may be replaced by."""
 
-    dataset: InductiveDataset
-    true: Graph
-    keys: tuple[Offsets, Offsets]
-    kinds: tuple[Ids, Ids, Ids]
-
-    @classmethod
-    def of(cls, dataset: InductiveDataset, triples: TripleArray) -> "_Pools":
-        true = Graph.build(
-            dataset.entities, dataset.relations, concatenate([dataset.known().triples, triples.positives])
-        )
-        facts, size = concatenate([dataset.observed.triples, dataset.auxiliary.triples]), len(dataset.entities)
-
-        def keys(ends: Ids) -> Offsets:
-            kind = facts.relations.astype(np.int64) * 2 + dataset.is_seen[ends]
-            return np.unique(kind * size + ends)
-
-        all_ids = np.arange(size, dtype=np.int32)
-        kinds = (all_ids[~dataset.is_seen], all_ids[dataset.is_seen], all_ids)
-        return cls(dataset, true, (keys(facts.heads), keys(facts.tails)), kinds)
+    def __init__(self, dataset: InductiveDataset, triples: TripleArray) -> None:
+        stated = concatenate([dataset.known().triples, triples.positives])
+        everyone = np.arange(len(dataset.entities), dtype=np.int32)
+        self.dataset, self.facts = dataset, dataset.known_facts().triples
+        self.true = Graph.build(dataset.entities, dataset.relations, stated).adjacency
+        self.kinds = everyone[~dataset.is_seen], everyone[dataset.is_seen], everyone
+        self._pools: dict[tuple[int, bool], Ids] = {}
 
     def replaced(
         self, triple: list[int], at_head: bool, is_free: bool, generator: np.random.Generator
@@ -305,41 +279,29 @@ class _Pools:
         head, relation, tail = triple
         for side_is_head in (at_head, not at_head) if is_free else (at_head,):
             if side_is_head:
-                new_head = self._replacement(tail, relation + len(self.dataset.relations), head, generator)
-                new_tail: int | None = tail
+                new = self._drawn(tail, relation + len(self.dataset.relations), head, generator)
             else:
-                new_head, new_tail = head, self._replacement(head, relation, tail, generator)
-            if new_head is not None and new_tail is not None:
-                return new_head, relation, new_tail
+                new = self._drawn(head, relation, tail, generator)
+            if new is not None:
+                return (new, relation, tail) if side_is_head else (head, relation, new)
         names = _written(self.dataset, triple)
         raise DatasetError(f"no false triple can be made of {names}: every replacement of an end is stated as true")
 
-    def _replacement(self, kept: int, asked: int, left: int, generator: np.random.Generator) -> int | None:
+    def _drawn(self, kept: int, asked: int, replaced: int, generator: np.random.Generator) -> int | None:
         """An entity that makes no true triple with ``kept`` along ``asked``, from the narrowest pool that has one."""
-        relations, tails = self.true.adjacency.of(kept)
+        relations, tails = self.true.of(kept)
         true = tails[slice(*np.searchsorted(relations, [asked, asked + 1]))]
-        is_seen = bool(self.dataset.is_seen[left])
+        is_seen = bool(self.dataset.is_seen[replaced])
         for pool in (self._in_relation(asked, is_seen), self.kinds[is_seen], self.kinds[2]):
-            chosen = _drawn_outside(pool, true, generator)
-            if chosen is not None:
-                return chosen
+            left = np.setdiff1d(pool, true, assume_unique=True)
+            if len(left):
+                return int(left[generator.integers(len(left))])
         return None
 
     def _in_relation(self, asked: int, is_seen: bool) -> Ids:
         """The entities of one kind on the asked side of a relation, sorted."""
-        relation, size = asked % len(self.dataset.relations), len(self.dataset.entities)
-        keys, first = self.keys[asked < len(self.dataset.relations)], (relation * 2 + is_seen) * size
-        start, stop = np.searchsorted(keys, [first, first + size])
-        return (keys[start:stop] - first).astype(np.int32)
-
-
-def _drawn_outside(pool: Ids, excluded: Ids, generator: np.random.Generator) -> int | None:
-    """One of the sorted pool that is not among the sorted excluded, each as likely; without making the difference."""
-    place = np.minimum(np.searchsorted(pool, excluded), max(len(pool) - 1, 0))
-    holes = place[pool[place] == excluded] if len(pool) else place[:0]
-    remaining = len(pool) - len(holes)
-    if remaining == 0:
-        return None
-    chosen = int(generator.integers(remaining))
-    # Before the k-th hole stand holes[k] - k entities that remain: so many holes are passed on the way to the chosen.
-    return int(pool[chosen + int(np.searchsorted(holes - np.arange(len(holes)), chosen, side="right"))])
+        if (asked, is_seen) not in self._pools:
+            ends = self.facts.tails if asked < len(self.dataset.relations) else self.facts.heads
+            found = np.unique(ends[self.facts.relations == asked % len(self.dataset.relations)])
+            self._pools[asked, is_seen] = found[self.dataset.is_seen[found] == is_seen]
+        return self._pools[asked, is_seen]

@@ -1,7 +1,9 @@
-"""A trained model measured on the test part of a data set: its answers ranked, or its triples classified."""
+"""A trained model measured on the test part of a data set: its answers ranked, or its triples classified.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+Several models are measured on the same questions or triples, each against the first by a paired bootstrap.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,10 +12,11 @@ import numpy as np
 import torch
 
 from newcomer.data.cut import CutDataset, FactsCut
-from newcomer.errors import DatasetError, OptionError, shown
+from newcomer.errors import DatasetError, OptionError, shown, unknown_name
 from newcomer.evaluation.alignment import AlignedModel, rule_scorer_for, scorer_for
-from newcomer.evaluation.calibration import Answers, Probabilities
+from newcomer.evaluation.calibration import AnswerRecorder, Answers, Probabilities
 from newcomer.evaluation.classification import ClassificationResult, RelationThresholds, classify, reclassified
+from newcomer.evaluation.metrics import ACCURACY, METRICS, Comparison, Interval, paired_bootstrap
 from newcomer.evaluation.ranking import (
     FILTERS,
     Progress,
@@ -23,17 +26,12 @@ from newcomer.evaluation.ranking import (
     evaluate_under,
     queries_of,
 )
-from newcomer.evaluation.reliability import (
-    answer_probabilities,
-    answers_of_triples,
-    recorder,
-    shown_answers,
-    triple_probabilities,
-)
+from newcomer.evaluation.reliability import SHOWN, answers_of_triples, calibrated, shown_answers
 from newcomer.evaluation.stored import calibration_of, decides_by_probability, thresholds_in
 from newcomer.graph import Graph, InductiveDataset, Mask
 from newcomer.models.bundle import Bundle, dataset_hash
 from newcomer.models.scorer import Scorer
+from newcomer.models.threads import limited_threads
 
 RANKING, CLASSIFICATION = TASKS = ("link-prediction", "triple-classification")
 NEWCOMERS, PROBABILITIES, VALID = THRESHOLDS = ("newcomers", "probabilities", "valid")  # what thresholds are found on
@@ -121,11 +119,11 @@ class RankedTest:
     """All questions of test as the model ranks them and, where asked for, its parts by themselves.
 
     Of the filters the one that was asked for comes first. A model has rules or not; where they take no part in its
-    answers, it is the network alone.
+    answers, it is the embedding alone.
     """
 
     model: list[RankingResult]
-    network: list[RankingResult]
+    embedding: list[RankingResult]
     rules: list[RankingResult]
     unknown: int  # questions about newcomers along a relation that the model does not have
     shown: Answers  # what a user would be shown in answer to the questions that make the figures
@@ -163,39 +161,28 @@ def rank_test(
     progress: Progress | None = None,
 ) -> RankedTest:
     """Rank the answers of test under a protocol, and with a full graph under the other filter too, in one pass."""
-    if full is None and protocol.filter == "full":
-        raise OptionError("the filter 'full' needs a graph of all true triples; name it with --full-graph")
     other = "known" if protocol.filter == "full" else "full"
     protocols = [protocol] if full is None else [protocol, replace(protocol, filter=other)]
     bundle, dataset, queries = evaluation.bundle, evaluation.visible, queries_of(evaluation.dataset)
+    true = FILTERS[protocol.filter](dataset, full)
 
     def ranked(scorer: Scorer) -> list[RankingResult]:
         return evaluate_under(dataset, scorer, protocols, full, queries, progress)
 
     with limited_threads(evaluation.threads):
         scorer = scorer_for(bundle, dataset, evaluation.device, evaluation.threads)
-        recorded = recorder(scorer, dataset, FILTERS[protocol.filter](dataset, full))
-        by_model, network = ranked(recorded), scorer.embedding
-        by_network = ranked(network) if with_parts and network is not None else []
+        embedding = scorer.embedding
+        recorded = AnswerRecorder(scorer, dataset, true, embedding is not None, SHOWN)
+        by_model = ranked(recorded)
+        by_embedding = ranked(embedding) if with_parts and embedding is not None else []
     has_rules = len(bundle.rules) > 0  # without any, only frequencies would be left to rank by
     by_rules = ranked(rule_scorer_for(bundle, dataset, evaluation.threads)) if with_parts and has_rules else []
     asked = headline(by_model[0]).queries
     answers = shown_answers(recorded, scorer, asked)
-    probabilities = answer_probabilities(answers, calibration_of(bundle), scorer.alignment.relations)
+    calibration = calibration_of(bundle)
+    probabilities = calibrated(calibration.answers if calibration else None, answers, scorer)
     unknown = int((~scorer.alignment.knows(asked.relation)).sum())
-    return RankedTest(by_model, by_network, by_rules, unknown, answers, probabilities)
-
-
-@contextmanager
-def limited_threads(threads: int | None) -> Iterator[None]:
-    """Within the block torch has so many threads; None leaves it as many as it has."""
-    before = torch.get_num_threads()
-    try:
-        if threads is not None:
-            torch.set_num_threads(threads)
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return RankedTest(by_model, by_embedding, by_rules, unknown, answers, probabilities)
 
 
 def headline(result: RankingResult) -> RankingResult:
@@ -224,18 +211,13 @@ def classify_with_probabilities(evaluation: Evaluation) -> ClassifiedTest:
     with limited_threads(evaluation.threads):
         triples = answers_of_triples(scorer, evaluation.visible, result)
     calibration = calibration_of(evaluation.bundle)
-    probabilities = triple_probabilities(triples, calibration, scorer.alignment.relations)
+    probabilities = calibrated(calibration.triples if calibration else None, triples, scorer)
     if evaluation.thresholds_from == PROBABILITIES and probabilities is not None:
-        result = reclassified(result, _of_all(result, scorer, probabilities), HALF, evaluation.generator)
+        known = scorer.alignment.knows(result.triples.relations)
+        of_all = np.zeros(len(known))  # along a relation that the model lacks, 0
+        of_all[known] = probabilities
+        result = reclassified(result, of_all, HALF, evaluation.generator)
     return ClassifiedTest(result, triples, probabilities)
-
-
-def _of_all(result: ClassificationResult, scorer: AlignedModel, probabilities: Probabilities) -> Probabilities:
-    """The probabilities of all triples: 0 along a relation that the model lacks."""
-    known = scorer.alignment.knows(result.triples.relations)
-    everything = np.zeros(len(known))
-    everything[known] = probabilities
-    return everything
 
 
 def _classified(evaluation: Evaluation) -> tuple[AlignedModel, ClassificationResult]:
@@ -243,3 +225,49 @@ def _classified(evaluation: Evaluation) -> tuple[AlignedModel, ClassificationRes
     with limited_threads(evaluation.threads):
         scorer = scorer_for(evaluation.bundle, dataset, evaluation.device, evaluation.threads)
         return scorer, classify(dataset, scorer, evaluation.generator, evaluation.stored_thresholds)
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedModel:
+    """One of several models: its value of the metric they are compared by, and how far that is above the first's."""
+
+    metrics: Mapping[str, float]
+    value: float
+    interval: Interval
+    comparison: Comparison | None
+
+
+def metric_task(metric: str) -> str:
+    """The task that a metric belongs to."""
+    if metric == ACCURACY:
+        return CLASSIFICATION
+    if metric not in METRICS:
+        raise unknown_name("metric", metric, (*METRICS, ACCURACY))
+    return RANKING
+
+
+def compare_rankings(results: Sequence[RankingResult], metric: str, seed: int = 0) -> list[ComparedModel]:
+    """Rankings of the same questions against the first, by resampled questions."""
+    generator, first = np.random.default_rng(seed), results[0].ranks
+    models: list[ComparedModel] = []
+    for result in results:
+        value, interval, against = result.metrics()[metric], result.interval(metric, generator), None
+        if models:
+            against = paired_bootstrap(result.ranks, first, metric, generator, result.candidates)
+        models.append(ComparedModel(result.measured(), value, interval, against))
+    return models
+
+
+def compare_classifications(results: Sequence[ClassificationResult], seed: int = 0) -> list[ComparedModel]:
+    """Classifications of the same triples against the first, by resampled triples."""
+    generator = np.random.default_rng(seed)
+    models: list[ComparedModel] = []
+    # A triple that is classified rightly as rank 1, else 2: accuracy is then Hits@1.
+    ranks = [np.where(result.labels == result.predicted, 1.0, 2.0) for result in results]
+    for result, mine in zip(results, ranks, strict=True):
+        metrics, against = result.metrics(), None
+        if models:
+            found = paired_bootstrap(mine, ranks[0], "hits@1", generator, np.full(len(mine), 2))
+            against = replace(found, metric=ACCURACY)
+        models.append(ComparedModel(metrics, metrics[ACCURACY], result.interval, against))
+    return models

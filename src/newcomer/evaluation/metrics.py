@@ -18,34 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.errors import OptionError, shown, unknown_name
-
 Values = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int64]
 
+SAMPLES, LEVEL = 1000, 0.95  # resamples, and the share of them that an interval holds
 DRAWS_AT_ONCE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric of ranks, and its expected value when each answer stands at random among the best of its candidates.
-
-    Both take the numbers of candidates as well; the second has numbers of best candidates in place of ranks.
-    """
-
-    of: Callable[[Values, Counts], Values]
-    expected: Callable[[Counts, Counts], Values]
-
-
-def mean_rank(ranks: Values, candidates: Counts) -> Values:
-    """Mean rank; lower is better."""
-    return _mean(ranks)
-
-
-def mean_reciprocal_rank(ranks: Values, candidates: Counts) -> Values:
-    """Mean of 1 / rank."""
-    return _mean(1.0 / ranks)
 
 
 def hits(k: int, ranks: Values, candidates: Counts) -> Values:
@@ -70,29 +48,15 @@ def _mean(values: npt.NDArray[Any]) -> Values:
 
 def summary(ranks: Values, candidates: Counts) -> dict[str, float]:
     """Every metric of these ranks, by name."""
-    return {name: float(metric.of(ranks, candidates)) for name, metric in METRICS.items()}
+    return {name: float(metric(ranks, candidates)) for name, metric in METRICS.items()}
 
 
-def expected_summary(tied: Counts, candidates: Counts) -> dict[str, float]:
-    """Every metric's expected value when each answer stands at random among the ``tied`` best of its candidates."""
-    return {name: float(metric.expected(tied, candidates)) for name, metric in METRICS.items()}
-
-
-def _expected_mean_rank(tied: Counts, candidates: Counts) -> Values:
-    return _mean((tied + 1) / 2)
-
-
-def _expected_reciprocal_rank(tied: Counts, candidates: Counts) -> Values:
+def expected_summary(tied: Counts) -> dict[str, float]:
+    """The expected value of those reported, when each answer stands at random among the ``tied`` best candidates."""
     harmonic = np.cumsum(1.0 / np.arange(1, tied.max(initial=0) + 1))
-    return _mean(harmonic[tied - 1] / tied)
-
-
-def _expected_hits(k: int, tied: Counts, candidates: Counts) -> Values:
-    return _mean(np.minimum(k, tied) / tied)
-
-
-def _expected_index(tied: Counts, candidates: Counts) -> Values:
-    return adjusted_mean_rank_index((tied + 1) / 2, candidates)  # linear in the ranks, so their means will do
+    found = {"mr": (tied + 1) / 2, "mrr": harmonic[tied - 1] / tied}
+    found |= {f"hits@{k}": np.minimum(k, tied) / tied for k in (1, 3, 10)}
+    return {name: float(_mean(found[name])) for name in MEASURED}
 
 
 @dataclass(frozen=True)
@@ -114,54 +78,34 @@ class Comparison:
     p_value: float
 
 
-def bootstrap(
-    metric: str,
-    ranks: Values,
-    candidates: Counts,
-    generator: np.random.Generator,
-    samples: int = 1000,
-    level: float = 0.95,
-) -> Interval:
-    """The percentile interval of a metric over queries drawn anew, with replacement, ``samples`` times."""
-    _check_resampling(samples, level)
-    figure = _metric(metric).of
-    values = _resampled(lambda drawn: figure(ranks[drawn], candidates[drawn]), len(ranks), generator, samples)
-    return _percentiles(values, level)
+def bootstrap(metric: str, ranks: Values, candidates: Counts, generator: np.random.Generator) -> Interval:
+    """The percentile interval of a metric over queries drawn anew, with replacement."""
+    figure = METRICS[metric]
+    return _percentiles(_resampled(lambda drawn: figure(ranks[drawn], candidates[drawn]), len(ranks), generator))
 
 
-def bootstrap_mean(
-    values: npt.NDArray[Any], generator: np.random.Generator, samples: int = 1000, level: float = 0.95
-) -> Interval:
+def bootstrap_mean(values: npt.NDArray[Any], generator: np.random.Generator) -> Interval:
     """The percentile interval of a mean (of what was right or wrong: a share) over values drawn anew."""
-    _check_resampling(samples, level)
-    return _percentiles(_resampled(lambda drawn: _mean(values[drawn]), len(values), generator, samples), level)
+    return _percentiles(_resampled(lambda drawn: _mean(values[drawn]), len(values), generator))
 
 
 def paired_bootstrap(
-    ranks_a: Values,
-    ranks_b: Values,
-    metric: str,
-    generator: np.random.Generator,
-    samples: int = 1000,
-    level: float = 0.95,
-    candidates: Counts | None = None,
+    ranks_a: Values, ranks_b: Values, metric: str, generator: np.random.Generator, candidates: Counts
 ) -> Comparison:
     """Metric of ``a`` minus metric of ``b``, whose ranks answer the same queries in the same order.
 
     A resample draws queries, and each query brings both of its ranks: what makes a query hard for both cancels out. The
     p-value is two-sided: twice the share of resamples at zero or on its rarer side, with one more counted there (so it
-    is never 0), at most 1. ``candidates`` is needed by ``amri`` only. Ranks do not tell which queries they answer;
-    `newcomer.evaluation.ranking.compare` takes whole results and checks that.
+    is never 0), at most 1.
     """
-    _check_resampling(samples, level)
-    figure, counts = _metric(metric).of, _paired_counts(ranks_a, ranks_b, metric, candidates)
+    figure = METRICS[metric]
 
     def difference(drawn: Places) -> Values:
-        return figure(ranks_a[drawn], counts[drawn]) - figure(ranks_b[drawn], counts[drawn])
+        return figure(ranks_a[drawn], candidates[drawn]) - figure(ranks_b[drawn], candidates[drawn])
 
-    values = _resampled(difference, len(ranks_a), generator, samples)
+    values = _resampled(difference, len(ranks_a), generator)
     whole = float(difference(np.arange(len(ranks_a))))
-    return Comparison(metric, whole, _percentiles(values, level), _two_sided(values))
+    return Comparison(metric, whole, _percentiles(values), _two_sided(values))
 
 
 def _two_sided(differences: Values) -> float:
@@ -171,55 +115,32 @@ def _two_sided(differences: Values) -> float:
     return min(1.0, 2 * (other_side + 1) / (len(differences) + 1))
 
 
-def _paired_counts(ranks_a: Values, ranks_b: Values, metric: str, candidates: Counts | None) -> Counts:
-    if len(ranks_a) != len(ranks_b):
-        given = f"{len(ranks_a)} and {len(ranks_b)} ranks"
-        raise OptionError(f"{given} cannot be compared in pairs; rank the same queries with both models")
-    if candidates is None and metric == "amri":
-        raise OptionError("the metric 'amri' depends on the numbers of candidates; pass them as candidates=")
-    return np.ones(len(ranks_a), dtype=np.int64) if candidates is None else candidates
-
-
-def _metric(name: str) -> Metric:
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
-    return METRICS[name]
-
-
-def _check_resampling(samples: int, level: float) -> None:
-    if samples < 1 or not 0.0 < level < 1.0:
-        given = f"samples={shown(samples)}, level={shown(level)}"
-        raise OptionError(f"{given}: a bootstrap needs at least 1 sample and a level between 0 and 1")
-
-
-def _resampled(
-    statistic: Callable[[Places], Values], size: int, generator: np.random.Generator, samples: int
-) -> Values:
+def _resampled(statistic: Callable[[Places], Values], size: int, generator: np.random.Generator) -> Values:
     """The statistic of each resample, many resamples at a time but never more than memory bears; none of nothing."""
     if size == 0:
         return np.empty(0)
     step = max(1, DRAWS_AT_ONCE // size)
     draws = (
-        generator.integers(size, size=(min(step, samples - start), size), dtype=np.int64)
-        for start in range(0, samples, step)
+        generator.integers(size, size=(min(step, SAMPLES - start), size), dtype=np.int64)
+        for start in range(0, SAMPLES, step)
     )
     return np.concatenate([statistic(drawn) for drawn in draws])
 
 
-def _percentiles(values: Values, level: float) -> Interval:
+def _percentiles(values: Values) -> Interval:
     if len(values) == 0:
-        return Interval(np.nan, np.nan, level)
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), level)
+        return Interval(np.nan, np.nan, LEVEL)
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(high), LEVEL)
 
 
-METRICS: dict[str, Metric] = {
-    "mr": Metric(mean_rank, _expected_mean_rank),
-    "mrr": Metric(mean_reciprocal_rank, _expected_reciprocal_rank),
-    "hits@1": Metric(partial(hits, 1), partial(_expected_hits, 1)),
-    "hits@3": Metric(partial(hits, 3), partial(_expected_hits, 3)),
-    "hits@10": Metric(partial(hits, 10), partial(_expected_hits, 10)),
-    "amri": Metric(adjusted_mean_rank_index, _expected_index),
+METRICS: dict[str, Callable[[Values, Counts], Values]] = {
+    "mr": lambda ranks, _: _mean(ranks),
+    "mrr": lambda ranks, _: _mean(1.0 / ranks),
+    "hits@1": partial(hits, 1),
+    "hits@3": partial(hits, 3),
+    "hits@10": partial(hits, 10),
+    "amri": adjusted_mean_rank_index,
 }
 MEASURED = ("mrr", "hits@1", "hits@3", "hits@10", "mr")  # those that are reported of a ranking
 ACCURACY = "accuracy"  # of a classification, beside these

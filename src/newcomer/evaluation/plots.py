@@ -36,10 +36,10 @@ def need_matplotlib() -> Any:
 
 def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, title: str, folder: Path) -> list[Path]:
     """Draw one or two rankings of the same questions, by name; gives the files."""
-    groups = {name: breakdown(result, dataset, by=["facts"])["facts"] for name, result in results.items()}
+    groups = {name: breakdown(result, dataset, by=["facts"]) for name, result in results.items()}
     first = next(iter(groups.values()))
-    labels = [f"{group.name}\n({group.queries:,})" for group in first]
-    hits = {name: [100 * group.metrics["hits@10"] for group in members] for name, members in groups.items()}
+    labels = [f"{group['group']}\n({group['queries']:,})" for group in first]
+    hits = {name: [100 * group["hits@10"] for group in members] for name, members in groups.items()}
     shares = {name: rank_shares(result.ranks) for name, result in results.items()}
     _bars(folder / RANKS, title, list(rank_bins()), shares, ("rank of the answer", "questions (%)"))
     _bars(folder / FACTS, title, labels, hits, ("known facts of the entity (questions)", "Hits@10 (%)"))

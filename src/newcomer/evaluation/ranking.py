@@ -22,24 +22,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from newcomer.errors import DatasetError, OptionError, shown, unknown_name
-from newcomer.evaluation.metrics import (
-    MEASURED,
-    Comparison,
-    Counts,
-    Interval,
-    Values,
-    bootstrap,
-    expected_summary,
-    paired_bootstrap,
-    summary,
-)
+from newcomer.evaluation.metrics import MEASURED, Counts, Interval, Values, bootstrap, expected_summary, summary
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
 from newcomer.models.scorer import Scorer
 
 Progress = Callable[[int, int], None]
 
 GROUPS = ("newcomer", "seen")
-MEMORY_LIMIT = 64 << 20
+MEMORY_LIMIT = 64 << 20  # bytes that ranking a batch takes
 SCORE_BYTES = 8 + 1  # a score in double precision and one comparison of it
 REMOVED_BYTES = 40  # a removed candidate's row and place, and the temporaries they are computed from
 
@@ -54,17 +44,17 @@ class Queries:
     triple: Offsets
     group: npt.NDArray[np.str_]
 
-    def __post_init__(self) -> None:
-        for column in (self.entity, self.relation, self.answer, self.triple, self.group):
-            column.setflags(write=False)
-
     def __len__(self) -> int:
         return len(self.entity)
 
+    @property
+    def columns(self) -> tuple[Ids, Ids, Ids, Offsets, npt.NDArray[np.str_]]:
+        """The columns, in their order."""
+        return self.entity, self.relation, self.answer, self.triple, self.group
+
     def take(self, which: npt.NDArray[Any]) -> "Queries":
         """The queries at these places (or under this mask)."""
-        columns = (self.entity, self.relation, self.answer, self.triple, self.group)
-        return Queries(*(column[which] for column in columns))
+        return Queries(*(column[which] for column in self.columns))
 
 
 def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) -> Queries:
@@ -73,12 +63,11 @@ def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) ->
     The tail is asked for unless it alone is a newcomer, the head unless the head alone is.
     """
     triples = dataset.test if triples is None else triples
-    _check_ids(dataset, triples.heads, triples.relations, triples.tails, len(dataset.relations))
     true = np.ones(len(triples), dtype=bool) if triples.labels is None else triples.labels > 0
     new_head, new_tail = ~dataset.is_seen[triples.heads], ~dataset.is_seen[triples.tails]
     asks_tail, asks_head = true & (new_head | ~new_tail), true & (new_tail | ~new_head)
-    # Rows of two places, tail then head: in this order the queries of one triple stay together.
-    asked = np.stack([asks_tail, asks_head], axis=1).ravel()
+    # Tail and head in turn: in this order the queries of one triple stay together.
+    asked = _interleaved(asks_tail, asks_head)
     group = np.where(new_head | new_tail, *GROUPS)
     return Queries(
         _interleaved(triples.heads, triples.tails)[asked],
@@ -89,8 +78,7 @@ def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) ->
     )
 
 
-def _interleaved(first: Ids, second: Ids) -> Ids:
-    """First and second column in turn: first[0], second[0], first[1], ..."""
+def _interleaved(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.stack([first, second], axis=1).ravel()
 
 
@@ -113,10 +101,9 @@ class RankingProtocol:
     ties: str = "mean"
 
     def __post_init__(self) -> None:
-        tables = (("filter", self.filter, FILTERS), ("candidates", self.candidates, CANDIDATES))
-        for kind, name, known in (*tables, ("ties", self.ties, TIES)):
-            if name not in known:
-                raise unknown_name(kind, name, known)
+        for kind, known in (("filter", FILTERS), ("candidates", CANDIDATES), ("ties", TIES)):
+            if getattr(self, kind) not in known:
+                raise unknown_name(kind, getattr(self, kind), known)
 
     def __str__(self) -> str:
         return f"{self.filter} filter, {self.candidates} candidates, {self.ties} ties"
@@ -147,11 +134,9 @@ class RankingResult:
         queries = self.queries.take(mask)
         return replace(self, queries=queries, ranks=self.ranks[mask], candidates=self.candidates[mask])
 
-    def interval(
-        self, metric: str, generator: np.random.Generator, samples: int = 1000, level: float = 0.95
-    ) -> Interval:
+    def interval(self, metric: str, generator: np.random.Generator) -> Interval:
         """A bootstrap confidence interval of a metric."""
-        return bootstrap(metric, self.ranks, self.candidates, generator, samples, level)
+        return bootstrap(metric, self.ranks, self.candidates, generator)
 
     def to_table(self) -> pa.Table:
         """A row a query: which side of which triple was asked for, names, rank and number of candidates."""
@@ -170,61 +155,8 @@ class RankingResult:
         return pa.table(columns).replace_schema_metadata({"protocol": str(self.protocol)})
 
 
-def compare(
-    a: RankingResult,
-    b: RankingResult,
-    metric: str,
-    generator: np.random.Generator,
-    samples: int = 1000,
-    level: float = 0.95,
-) -> Comparison:
-    """How far a metric of ``a`` is above that of ``b``, over resampled queries; refuses what cannot be compared."""
-    if a.protocol != b.protocol:
-        raise OptionError(
-            f"a result under '{a.protocol}' cannot be compared with one under '{b.protocol}'; use one protocol"
-        )
-    if not _same_queries(a, b):
-        raise OptionError(
-            f"results of {len(a.queries)} and {len(b.queries)} queries that are not the same in the same order "
-            "cannot be compared; rank the same queries with both models"
-        )
-    return paired_bootstrap(a.ranks, b.ranks, metric, generator, samples, level, a.candidates)
-
-
-def _same_queries(a: RankingResult, b: RankingResult) -> bool:
-    """Whether both rank the same answers of the same questions among as many candidates."""
-    columns = (
-        (a.queries.entity, b.queries.entity),
-        (a.queries.relation, b.queries.relation),
-        (a.queries.answer, b.queries.answer),
-        (a.candidates, b.candidates),
-    )
-    same_names = a.entities == b.entities and a.relations == b.relations
-    return same_names and all(np.array_equal(mine, other) for mine, other in columns)
-
-
 def _coded(ids: Ids, names: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(ids, type=pa.int32()), names)
-
-
-def evaluate(
-    dataset: InductiveDataset,
-    scorer: Scorer,
-    filter: str = "known",
-    candidates: str = "all",
-    ties: str = "mean",
-    full: Graph | None = None,
-    queries: Queries | None = None,
-    progress: Progress | None = None,
-    memory_limit: int = MEMORY_LIMIT,
-) -> RankingResult:
-    """Rank the answers of the test queries (or those given) under one protocol.
-
-    The ``full`` filter needs ``full``, a graph of all true triples with the data set's ids (see `align`).
-    ``memory_limit`` (bytes) bounds what ranking a batch takes, and so the batches the scorer is asked for.
-    """
-    protocol = RankingProtocol(filter, candidates, ties)
-    return evaluate_under(dataset, scorer, [protocol], full, queries, progress, memory_limit)[0]
 
 
 def evaluate_under(
@@ -234,21 +166,19 @@ def evaluate_under(
     full: Graph | None = None,
     queries: Queries | None = None,
     progress: Progress | None = None,
-    memory_limit: int = MEMORY_LIMIT,
 ) -> list[RankingResult]:
-    """One result a protocol, as `evaluate` gives it; every query is scored once for all of them.
+    """Rank the answers of the test queries (or those given); every query is scored once for all protocols.
 
-    The scorer is asked relation by relation, because many compute something for each relation of a batch.
+    The ``full`` filter needs ``full``, a graph of all true triples with the data set's ids (see `align`). The scorer is
+    asked relation by relation, because many compute something for each relation of a batch.
     """
-    if memory_limit < 1:
-        raise OptionError(f"memory_limit {shown(memory_limit)} is not a number of bytes above 0")
     queries = _asked(dataset, queries)
     order = np.argsort(queries.relation, kind="stable")
     asked, back = queries.take(order), np.argsort(order)
     filters = {name: FilterRows.of(FILTERS[name](dataset, full), asked) for name in {p.filter for p in protocols}}
     allowed = {name: CANDIDATES[name](dataset) for name in {p.candidates for p in protocols}}
     ranks = [np.empty(len(asked)) for _ in protocols]
-    for batch in _batches(len(dataset.entities), filters, len(asked), memory_limit):
+    for batch in _batches(len(dataset.entities), filters, len(asked)):
         scores = _scores(dataset, scorer, asked, batch)
         for protocol, column in zip(protocols, ranks, strict=True):
             removed = filters[protocol.filter].removed(batch)
@@ -267,17 +197,7 @@ def _asked(dataset: InductiveDataset, queries: Queries | None) -> Queries:
         queries = queries_of(dataset)
     if len(queries) == 0:
         raise DatasetError(f"there is no query to rank in data set {shown(dataset.name)}; it needs true test triples")
-    _check_ids(dataset, queries.entity, queries.relation, queries.answer, 2 * len(dataset.relations))
     return queries
-
-
-def _check_ids(dataset: InductiveDataset, heads: Ids, relations: Ids, tails: Ids, num_relations: int) -> None:
-    size = len(dataset.entities)
-    for kind, ids, bound in (("entity", heads, size), ("relation", relations, num_relations), ("entity", tails, size)):
-        wrong = ids[(ids < 0) | (ids >= bound)]
-        if len(wrong):
-            place = f"outside 0..{bound - 1} of data set {shown(dataset.name)}"
-            raise DatasetError(f"{kind} id {wrong[0]} is {place}; ask only about names the data set holds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,8 +232,8 @@ class FilterRows:
         return counts
 
 
-def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int, memory_limit: int) -> Iterator[slice]:
-    """Runs of queries that together stay within the limit; one query alone may exceed it."""
+def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int) -> Iterator[slice]:
+    """Runs of queries that together stay within `MEMORY_LIMIT`; one query alone may exceed it."""
     removed = np.zeros(num_queries, dtype=np.int64)
     for rows in filters.values():
         np.maximum(removed, rows.stop - rows.start, out=removed)
@@ -321,23 +241,19 @@ def _batches(num_entities: int, filters: dict[str, FilterRows], num_queries: int
     start = 0
     while start < num_queries:
         used = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, used + memory_limit, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, used + MEMORY_LIMIT, side="right")))
         yield slice(start, stop)
         start = stop
 
 
 def _scores(dataset: InductiveDataset, scorer: Scorer, queries: Queries, batch: slice) -> npt.NDArray[Any]:
-    """The scores of a batch, checked; the scorer gets copies, because not every scorer can take read-only columns."""
-    entities, relations = queries.entity[batch].copy(), queries.relation[batch].copy()
+    """The scores of a batch, checked."""
+    entities, relations = queries.entity[batch], queries.relation[batch]
     scores = np.asarray(scorer.scores(entities, relations))
-    wanted = (len(entities), len(dataset.entities))
-    if scores.shape != wanted or scores.dtype.kind not in "fiub":
-        given = f"{scores.dtype} of shape {scores.shape}"
-        raise OptionError(f"the scorer gave {given} where numbers of shape {wanted} are needed; mend the scorer")
     missing = np.isnan(scores)
     if missing.any():
-        row, candidate = divmod(int(missing.argmax()), wanted[1])
-        query = _written(dataset, int(queries.entity[batch][row]), int(queries.relation[batch][row]))
+        row, candidate = divmod(int(missing.argmax()), scores.shape[1])
+        query = _written(dataset, int(entities[row]), int(relations[row]))
         name = shown(dataset.entities[candidate])
         raise OptionError(
             f"the scorer gave NaN to {name} in the query {query}; only numbers can be ranked, mend the model"
@@ -384,16 +300,12 @@ def ceiling(
         FilterRows.of(FILTERS[name](dataset, full), queries).candidate_counts(queries, allowed)
         for name in ("known", "full")
     )
-    return expected_summary(1 + known - fewer, known)
+    return expected_summary(1 + known - fewer)
 
 
 def _full_filter(dataset: InductiveDataset, full: Graph | None) -> Graph:
     if full is None:
-        raise OptionError("the filter 'full' needs a graph of all true triples; pass one as full=")
-    if full.entities != dataset.entities or full.relations != dataset.relations:
-        raise OptionError(
-            f"the full graph has other ids than data set {shown(dataset.name)}; pass align(graph, dataset)"
-        )
+        raise OptionError("the filter 'full' needs a graph of all true triples; name it with --full-graph")
     return Graph.build(dataset.entities, dataset.relations, concatenate([dataset.known().triples, full.triples]))
 
 

@@ -17,7 +17,6 @@ from newcomer.evaluation.breakdown import facts_groups, known_facts
 from newcomer.evaluation.calibration import (
     AnswerRecorder,
     Answers,
-    Calibration,
     Curve,
     Probabilities,
     calibration_error,
@@ -29,14 +28,9 @@ from newcomer.evaluation.calibration import (
 )
 from newcomer.evaluation.classification import ClassificationResult
 from newcomer.evaluation.ranking import Queries
-from newcomer.graph import Graph, InductiveDataset, Mask
+from newcomer.graph import InductiveDataset, Mask
 
 SHOWN = 10  # answers a question
-
-
-def recorder(scorer: AlignedModel, dataset: InductiveDataset, true: Graph) -> AnswerRecorder:
-    """A model's scorer for ranking that records its answers."""
-    return AnswerRecorder(scorer, dataset, true, scorer.embedding is not None, SHOWN)
 
 
 def shown_answers(recorded: AnswerRecorder, scorer: AlignedModel, queries: Queries) -> Answers:
@@ -47,24 +41,11 @@ def shown_answers(recorded: AnswerRecorder, scorer: AlignedModel, queries: Queri
     return answers.where(np.isin(mine, wanted) & scorer.alignment.knows(answers.relation))
 
 
-def answer_probabilities(
-    answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
-) -> Probabilities | None:
-    """Calibrated probabilities; ``relations`` has the model's id of each oriented relation of the data set."""
-    return _calibrated(None if calibration is None else calibration.answers, answers, relations)
-
-
-def triple_probabilities(
-    answers: Answers, calibration: Calibration | None, relations: npt.NDArray[np.integer]
-) -> Probabilities | None:
-    """Calibrated probabilities of triples; None also where no false triple could be made up to learn them from."""
-    return _calibrated(None if calibration is None else calibration.triples, answers, relations)
-
-
-def _calibrated(curve: Curve | None, answers: Answers, relations: npt.NDArray[np.integer]) -> Probabilities | None:
+def calibrated(curve: Curve | None, answers: Answers, scorer: AlignedModel) -> Probabilities | None:
+    """Calibrated probabilities; None where the model has no such curve."""
     if curve is None:
         return None
-    return curve.probabilities(answers.evidence, relations[answers.relation].astype(np.int32))
+    return curve.probabilities(answers.evidence, scorer.alignment.relations[answers.relation])
 
 
 def answers_of_triples(scorer: AlignedModel, dataset: InductiveDataset, result: ClassificationResult) -> Answers:
@@ -88,43 +69,28 @@ def answers_of_triples(scorer: AlignedModel, dataset: InductiveDataset, result: 
     return Answers(np.arange(len(triples)), entities, triples.relations, first, found, plain, right)
 
 
-def triples_report(triples: Answers, probabilities: Probabilities | None, dataset: InductiveDataset) -> dict[str, Any]:
-    """As `calibration_report`, of triples that were classified."""
-    return _report(triples, probabilities, dataset, {"triples": np.ones(len(triples), dtype=bool)})
-
-
 def calibration_report(
-    answers: Answers, probabilities: Probabilities | None, dataset: InductiveDataset
+    answers: Answers, probabilities: Probabilities | None, dataset: InductiveDataset, of_triples: bool = False
 ) -> dict[str, Any]:
-    """Errors and bins of the answers shown, of the first ones, and by number of known facts.
+    """Errors and bins, also by number of known facts: of the answers shown and of the first ones, or of triples.
 
     Where the model is not calibrated, the figures "after" are null.
     """
-    parts = {"shown": np.ones(len(answers), dtype=bool), "first": answers.place == 0}
-    return _report(answers, probabilities, dataset, parts)
-
-
-def _report(
-    answers: Answers, probabilities: Probabilities | None, dataset: InductiveDataset, parts: dict[str, Mask]
-) -> dict[str, Any]:
+    every = np.ones(len(answers), dtype=bool)
+    masks = {"triples": every} if of_triples else {"shown": every, "first": answers.place == 0}
     codes, names = facts_groups(known_facts(dataset)[answers.entity])
+
+    def errors_of(among: Mask) -> dict[str, Any]:
+        return {name: _errors(answers, probabilities, mask & among) for name, mask in masks.items()}
+
     return {
         "calibrated": probabilities is not None,
-        **{
-            name: {**_part(answers, probabilities, mask), **_bins(answers, probabilities, mask)}
-            for name, mask in parts.items()
-        },
-        "known_facts": [
-            {
-                "group": names[code],
-                **{name: _part(answers, probabilities, mask & (codes == code)) for name, mask in parts.items()},
-            }
-            for code in np.unique(codes).tolist()
-        ],
+        **{name: errors | _bins(answers, probabilities, masks[name]) for name, errors in errors_of(every).items()},
+        "known_facts": [{"group": names[code], **errors_of(codes == code)} for code in np.unique(codes).tolist()],
     }
 
 
-def _part(answers: Answers, probabilities: Probabilities | None, mask: Mask) -> dict[str, Any]:
+def _errors(answers: Answers, probabilities: Probabilities | None, mask: Mask) -> dict[str, Any]:
     right = answers.right[mask]
     return {
         "questions": len(np.unique(answers.question[mask])),

@@ -22,7 +22,7 @@ import torch
 from newcomer import __version__
 from newcomer.config import Config, config_hash, load_preset
 from newcomer.data.cut import CutDataset
-from newcomer.evaluation.breakdown import breakdown, to_rows
+from newcomer.evaluation.breakdown import breakdown
 from newcomer.evaluation.measure import (
     CLASSIFICATION,
     RANKING,
@@ -35,7 +35,7 @@ from newcomer.evaluation.measure import (
 )
 from newcomer.evaluation.metrics import ACCURACY, MEASURED
 from newcomer.evaluation.ranking import Queries, RankingProtocol, RankingResult, ceiling
-from newcomer.evaluation.reliability import calibration_report, triples_report
+from newcomer.evaluation.reliability import calibration_report
 from newcomer.files import fresh_file
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.models.bundle import RESULT, dataset_hash
@@ -52,16 +52,14 @@ def ranking_report(
     report: Report = {
         **_core(evaluation, RANKING, asked.protocol),
         **figures_of(asked, seed),
-        "also": next(
-            ({**figures_of(one, seed), "breakdowns": breakdown_rows(by, one, dataset)} for one in others), None
-        ),
+        "also": next(({**figures_of(one, seed), "breakdowns": breakdown(one, dataset, by)} for one in others), None),
         "seen": [figures_of(rest, seed) for rest in map(outside_headline, ranked.model) if len(rest.queries)],
-        "network": [figures_of(headline(result), seed) for result in ranked.network],
+        "embedding": [figures_of(headline(result), seed) for result in ranked.embedding],
         "rules": [figures_of(headline(result), seed) for result in ranked.rules],
         "ceiling": ceiling_report(dataset, full, asked.queries),
         "ties": asked.protocol.ties,
         "unknown_relation_queries": ranked.unknown,
-        "breakdowns": breakdown_rows(by, asked, dataset),
+        "breakdowns": breakdown(asked, dataset, by),
         "calibration": calibration_report(ranked.shown, ranked.probabilities, dataset),
         **_circumstances(evaluation, seconds),
     }
@@ -79,17 +77,11 @@ def figures_of(result: RankingResult, seed: int) -> Report:
     }
 
 
-def breakdown_rows(by: Sequence[str], result: RankingResult, dataset: InductiveDataset) -> list[Report]:
-    """A row a group of each of these breakdowns."""
-    return to_rows(breakdown(result, dataset, by))
-
-
 def ceiling_report(dataset: InductiveDataset, full: Graph | None, queries: Queries) -> Report | None:
     """What a perfect scorer can expect of these questions under the known filter; None without a full graph."""
     if full is None:
         return None
-    best = ceiling(dataset, full, queries=queries)
-    return {"filter": "known", "candidates": "seen", "metrics": {name: best[name] for name in MEASURED}}
+    return {"filter": "known", "candidates": "seen", "metrics": ceiling(dataset, full, queries=queries)}
 
 
 def classification_report(
@@ -105,7 +97,9 @@ def classification_report(
         "thresholds": evaluation.thresholds_from,
         "made_up_negatives": list(result.made_up),
         "breakdowns": [{"by": "relation", **row} for row in result.by_relation()] if "relation" in by else [],
-        "calibration": triples_report(classified.triples, classified.probabilities, evaluation.visible),
+        "calibration": calibration_report(
+            classified.triples, classified.probabilities, evaluation.visible, of_triples=True
+        ),
         **_circumstances(evaluation, seconds),
     }
     return json_ready(report)

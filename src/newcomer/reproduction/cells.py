@@ -10,35 +10,51 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import newcomer
-from newcomer.config import Config, config_hash
+from newcomer.config import Config
+from newcomer.data.dataset import parts_of
+from newcomer.data.describe import describe, neighbours_per_predicted_fact
 from newcomer.errors import InputError, NewcomerError
-from newcomer.evaluation.measure import CLASSIFICATION, Evaluation, classify_with_probabilities, rank_test
-from newcomer.evaluation.ranking import RankingProtocol
-from newcomer.evaluation.report import classification_report, ranking_report
+from newcomer.evaluation.breakdown import breakdown
+from newcomer.evaluation.measure import CLASSIFICATION, Evaluation, classify_with_probabilities, headline, rank_test
+from newcomer.evaluation.ranking import RankingProtocol, evaluate_under
+from newcomer.evaluation.report import (
+    ceiling_report,
+    classification_report,
+    figures_of,
+    json_ready,
+    ranking_report,
+    versions,
+)
 from newcomer.files import fresh_file
-from newcomer.graph import InductiveDataset
+from newcomer.graph import Graph, Ids, InductiveDataset, Overlay
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.models.device import choose_device
-from newcomer.reproduction.measuring import BY, rules_report, statistics_report
+from newcomer.models.grounding import ground
 from newcomer.reproduction.plans import STATISTICS, Cell
-from newcomer.reproduction.sources import Source, Sources, note_about
+from newcomer.reproduction.sources import Source, Sources, stated_about
 from newcomer.reproduction.stored import (
+    KEPT_OF_TRAINING,
     Result,
     changed_settings,
     read_result,
     read_results,
     reduced,
-    reduced_training,
     write_result,
 )
+from newcomer.rules.limits import thread_count
+from newcomer.rules.mining import MiningPlan, mine_rules
+from newcomer.rules.ranking import RuleRanker, RuleScorer
+from newcomer.rules.rule import Kind, RuleSet
 from newcomer.training.checkpoint import CHECKPOINT, Identity, has_checkpoint, in_use, read_checkpoint, remove_training
 from newcomer.training.pipeline import Fitted, Listener, fit
+from newcomer.training.preparation import mined_rules
 
 WORK = ".work"
+BY = ("evidence",)  # the breakdown that the page takes a row of
 DONE, OPEN, CHANGED, ABSENT, BUSY = ("done", "open", "changed", "absent", "busy")
 
 
@@ -50,21 +66,16 @@ class CellStatus:
     why: str = ""
 
 
+@dataclass(eq=False)
 class CellRunner:
     """Runs cells: where results and data are, on which device, and who is notified."""
 
-    def __init__(
-        self,
-        results: Path,
-        sources: Sources,
-        device: str = "auto",
-        threads: int | None = None,
-        listener: Listener | None = None,
-        notify: Callable[[str], None] = lambda message: None,
-    ) -> None:
-        self.results, self.sources = results, sources
-        self.device, self.threads = device, threads
-        self.listener, self.notify = listener or Listener(), notify
+    results: Path
+    sources: Sources
+    device: str = "auto"
+    threads: int | None = None
+    listener: Listener = field(default_factory=Listener)
+    notify: Callable[[str], None] = lambda message: None
 
     def folder(self, cell: Cell) -> Path:
         """Where a cell is worked on."""
@@ -97,7 +108,13 @@ class CellRunner:
             result = {**same, **names, "same_as": same["cell"]}
         else:
             source = self.sources.get(cell.dataset)
-            found = self._measured(cell, source)
+            if cell.task == STATISTICS:
+                found = reduced(statistics_report(cell, source, self.threads))
+            elif cell.config is None:
+                full = self.sources.full_graph(cell.dataset)
+                found = reduced(rules_report(cell, source.dataset, full, self.threads))
+            else:
+                found = self._of_model(cell, source.dataset, cell.config)
             seconds = round(time.monotonic() - started, 1)
             result = {**names, **found, **self._provenance(cell, source), "seconds": seconds}
         write_result(result, self.results)
@@ -113,14 +130,6 @@ class CellRunner:
                 return result
         return None
 
-    def _measured(self, cell: Cell, source: Source) -> Result:
-        if cell.task == STATISTICS:
-            return reduced(statistics_report(cell, source, self.threads))
-        if cell.config is None:
-            full = self.sources.full_graph(cell.dataset)
-            return reduced(rules_report(cell, source.dataset, full, self.threads))
-        return self._of_model(cell, source.dataset, cell.config)
-
     def _provenance(self, cell: Cell, source: Source) -> Result:
         return {
             "overrides": list(cell.overrides),
@@ -128,7 +137,7 @@ class CellRunner:
             "config_sha256": cell.settings_hash,
             "dataset_sha256": self.sources.digest(cell.dataset),
             "dataset_origin": source.origin,
-            "dataset_note": note_about(cell.dataset),
+            "dataset_note": stated_about(cell.dataset).get("note"),
             "commit": commit(),
         }
 
@@ -139,10 +148,11 @@ class CellRunner:
             report = classification_report(evaluation, classify_with_probabilities(evaluation))
         else:
             full = self.sources.full_graph(cell.dataset)
-            # Of an ensemble, network and rules are measured by themselves too.
+            # Of an ensemble, embedding and rules are measured by themselves too.
             ranked = rank_test(evaluation, RankingProtocol(), full, with_parts=config.model.ensemble)
             report = ranking_report(evaluation, ranked, BY, full)
-        return {**reduced(report), "model": cell.model, "training": reduced_training(bundle.metrics)}
+        training = {name: bundle.metrics[name] for name in KEPT_OF_TRAINING if name in bundle.metrics}
+        return {**reduced(report), "model": cell.model, "training": training}
 
     def _trained(self, cell: Cell, dataset: InductiveDataset, config: Config) -> Bundle:
         """The model of a cell: as an earlier process left it, or trained to its end."""
@@ -222,3 +232,73 @@ def commit() -> Result | None:
 def _git(folder: Path, *words: str) -> str:
     done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.strip()
+
+
+def core_of(cell: Cell) -> Result:
+    """The names that every result begins with; those of a ranking and the metrics are filled in later."""
+    return {
+        "task": cell.task,
+        "dataset": cell.dataset,
+        "model": cell.model,
+        "protocol": cell.protocol,
+        "filter": None,
+        "candidates": None,
+        "seed": cell.seed,
+        "metrics": {},
+        "versions": versions(),
+        "device": "cpu",
+    }
+
+
+def statistics_report(cell: Cell, source: Source, threads: int | None) -> Result:
+    """Counts of a data set, and a newcomer's neighbours for each fact asked, before and after rules add to them."""
+    assert cell.config is not None
+    described, dataset = describe(source.loaded), source.dataset
+    counts: Result = {role: len(triples) for role, triples in parts_of(dataset).items()}
+    counts |= {role: part.rows for role, part in source.loaded.parts.items()}
+    counts |= {"newcomers": described.test_newcomers, "entities": described.entities}
+    counts |= {"relations": described.relations, "distinct": described.triples}
+    return json_ready({**core_of(cell), "counts": counts, **_neighbours(dataset, cell.config, threads)})
+
+
+def _neighbours(dataset: InductiveDataset, config: Config, threads: int | None) -> Result:
+    if len(dataset.test_newcomers) == 0:
+        return {"neighbours": None, "rule_count": None}
+    rules = mined_rules(dataset, config, threads)
+    logic_alone = replace(config, rules=replace(config.rules, paths=False))
+    found = {
+        "before": neighbours_per_predicted_fact(dataset, dataset.auxiliary.degrees),
+        "by_logic_rules": _ratio_after(dataset, rules, logic_alone, threads),
+        "after": _ratio_after(dataset, rules, config, threads),
+    }
+    return {"neighbours": found, "rule_count": len(rules)}
+
+
+def _ratio_after(dataset: InductiveDataset, rules: RuleSet, config: Config, threads: int | None) -> float | None:
+    virtual = ground(rules, Overlay.of_dataset(dataset), dataset.test_newcomers, config, threads)
+    degrees: Ids = dataset.auxiliary.degrees
+    if virtual is not None:
+        degrees = degrees + virtual.degrees(len(dataset.entities))
+    return neighbours_per_predicted_fact(dataset, degrees)
+
+
+def rules_report(cell: Cell, dataset: InductiveDataset, full: Graph | None, threads: int | None) -> Result:
+    """Test ranked by rules alone, under both filters where the original graph is there."""
+    graph = dataset.observed if cell.protocol == "inductive" else dataset.known_facts()
+    mining = cell.mining or {}
+    plan = MiningPlan(**{**mining, "kinds": tuple(Kind[name.upper()] for name in mining["kinds"])})
+    rules = mine_rules(graph, plan, cell.seed, threads).rules
+    ranker = RuleScorer(RuleRanker.of(rules), Overlay.of_dataset(dataset), thread_count(threads))
+    protocols = [RankingProtocol(filter=name) for name in (("known",) if full is None else ("known", "full"))]
+    known, *rest = map(headline, evaluate_under(dataset, ranker, protocols, full=full))
+    others = ({**figures_of(one, 0), "breakdowns": breakdown(one, dataset, BY)} for one in rest)
+    report = {
+        **core_of(cell),
+        **figures_of(known, 0),
+        "candidates": known.protocol.candidates,
+        "ties": known.protocol.ties,
+        "also": next(others, None),
+        "ceiling": ceiling_report(dataset, full, known.queries),
+        "rule_count": len(rules),
+    }
+    return json_ready(report)

@@ -12,7 +12,6 @@ from typing import Any
 
 from newcomer.errors import MissingExtraError
 from newcomer.files import fresh_file, looking_at
-from newcomer.reproduction.figures import PICTURE, draw_shares
 from newcomer.reproduction.plans import PLANS, Cell, Plan, cells_of, load_plan, read_toml
 from newcomer.reproduction.stored import Result, changed_settings, read_results
 from newcomer.reproduction.tables import (
@@ -20,8 +19,10 @@ from newcomer.reproduction.tables import (
     METRIC_NAMES,
     NONE,
     PARTS,
+    PICTURE,
     Paper,
     Row,
+    draw_shares,
     figure_of,
     in_paper_units,
     markdown_table,
@@ -40,18 +41,13 @@ Figures are in percent, but for the mean rank (MR), counts and neighbours. One s
 interval over questions, which says nothing of how far another training would be off. Several seeds: the mean, with the
 smallest and the largest in brackets. *paper* is what the VN Network paper prints (CIKM 2020), *difference* is ours
 minus the paper's. *Unlinked pairs* are the questions whose answer no known fact joins to the newcomer, though their
-relation was observed. *Network alone* of a model that also has rules: newcomers among the candidates, whose vectors
+relation was observed. *Embedding alone* of a model that also has rules: newcomers among the candidates, whose vectors
 were never trained as negatives, rank too high; in the ensemble a weight of their own corrects that.
 
 Protocols: *inductive* trains on observed facts alone; *refreshed* also mines rules from newcomers' facts;
 *transductive* trains on newcomers' facts too. Figures under different protocols answer different questions.
 
 `newcomer reproduce WHAT --data-root FOLDER` runs what is missing of a table: WHAT is one of {tables}."""
-
-
-def published() -> Paper:
-    """The paper's figures: by table, data set, label and metric."""
-    return read_toml("paper.toml")
 
 
 def write_page(results: Path, page: Path) -> None:
@@ -74,20 +70,18 @@ def write_page(results: Path, page: Path) -> None:
 
 def page_of(found: Sequence[Result], place: str, reading: str = "", drawn: bool = False) -> str:
     """The whole page."""
-    parts = [INTRODUCTION.format(place=place, tables=_listed(PLANS))]
+    *tables, last = (f"`{table}`" for table in PLANS)
+    parts = [INTRODUCTION.format(place=place, tables=f"{', '.join(tables)} and {last}")]
     if reading:
         parts.append(f"## Reading\n\n{reading}")
+    published: Paper = read_toml("paper.toml")
     for table in PLANS:
         plan = load_plan(table)
         mine = [result for result in found if result["table"] == table]
-        parts += _section(plan, mine, published().get(table, {}))
+        parts += _section(plan, mine, published.get(table, {}))
         if table == "unseen-share" and drawn:
             parts.append(f"![Figures over the share of newcomers, a line a model]({place}/{PICTURE})")
     return "\n\n".join(parts) + "\n"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(f'`{name}`' for name in names[:-1])} and `{names[-1]}`"
 
 
 def _section(plan: Plan, found: Sequence[Result], paper: Mapping[str, Any]) -> Iterator[str]:
@@ -118,13 +112,14 @@ def _how_much(planned: Sequence[Cell], found: Sequence[Result]) -> str:
     for cell in missing:
         models = by_dataset.setdefault(cell.dataset, {})
         models.setdefault(f"{cell.label} {cell.protocol}", []).append(cell.seed)
-    lines = [f"* {dataset}: {'; '.join(map(_with_seeds, models.items()))}" for dataset, models in by_dataset.items()]
+    lines = []
+    for dataset, models in by_dataset.items():
+        runs = (
+            f"{name} ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
+            for name, seeds in models.items()
+        )
+        lines.append(f"* {dataset}: {'; '.join(runs)}")
     return f"{text} Not run:\n\n" + "\n".join(lines)
-
-
-def _with_seeds(item: tuple[str, list[int]]) -> str:
-    name, seeds = item
-    return f"{name} ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
 
 
 def _statistics(plan: Plan, rows: Sequence[Row], paper: Mapping[str, Any]) -> Iterator[str]:
@@ -220,14 +215,12 @@ def _training(rows: Sequence[Row]) -> Iterator[str]:
 def _training_line(result: Result) -> list[str]:
     training = result["training"]
     validation = training.get("validation")
-    score = NONE if validation is None else _validation_score(validation["model"])
+    score = NONE
+    if validation is not None:
+        name = "auc" if "auc" in validation["model"] else "mrr"
+        score = f"{name.upper()} {shown_number(name, 100 * validation['model'][name])}"
     place = [result["label"], result["dataset"], result["protocol"], str(result["seed"])]
     return [*place, str(training["epochs"]), score, f"{result['seconds'] / 60:,.1f}", result["device"]]
-
-
-def _validation_score(figures: Mapping[str, float]) -> str:
-    name = "auc" if "auc" in figures else "mrr"
-    return f"{name.upper()} {shown_number(name, 100 * figures[name])}"
 
 
 def _remarks(planned: Sequence[Cell], found: Sequence[Result]) -> Iterator[str]:

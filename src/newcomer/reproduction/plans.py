@@ -14,11 +14,11 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
-from newcomer.config import PROTOCOLS, Config, ablation, config_hash, load_preset, with_overrides
+from newcomer.config import PROTOCOLS, Config, ablation, load_preset, with_overrides
 from newcomer.errors import OptionError, shown, unknown_name
 
 PLANS = ("statistics", "classification", "link-prediction", "ablation", "decoders", "unseen-share", "other-graphs")
@@ -47,11 +47,11 @@ class Model:
 class Run:
     """Some of a plan's cells: every data set with every model, protocol and seed."""
 
-    title: str
     datasets: tuple[str, ...]
     models: tuple[str, ...]
     protocols: tuple[str, ...]
     seeds: int
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,32 +90,24 @@ class Cell:
     def model(self) -> str:
         return self.label.partition("-")[0]
 
-    @property
-    def variant(self) -> str | None:
-        return self.label.partition("-")[2] or None
-
-    @property
-    def is_trained(self) -> bool:
-        return self.config is not None and self.task != STATISTICS
-
     @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings that matter, as JSON can hold them."""
         if self.config is None:
             return {"protocol": self.protocol, "seed": self.seed, "mining": dict(self.mining or {})}
         stated = self.config.to_dict()
-        return stated if self.is_trained else {name: stated[name] for name in ("preset", "protocol", "seed", "rules")}
+        names = ("preset", "protocol", "seed", "rules") if self.task == STATISTICS else stated
+        return {name: stated[name] for name in names}
 
     @cached_property
     def settings_hash(self) -> str:
         """A SHA-256 that two cells share when all of their settings are the same."""
-        if self.config is not None and self.is_trained:
-            return config_hash(self.config)
         text = json.dumps(self.settings, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_toml(*place: str) -> dict[str, Any]:
+@cache
+def read_toml(*place: str) -> Mapping[str, Any]:
     """A TOML file of this room."""
     text = files("newcomer.reproduction").joinpath(*place).read_text(encoding="utf-8")
     return tomllib.loads(text)
@@ -125,21 +117,18 @@ def load_plan(table: str) -> Plan:
     """The plan of this name; a wrong name is answered with the nearest right one."""
     if table not in PLANS:
         raise unknown_name("table", table, (*PLANS, "report"))
-    stated = read_toml("plans", f"{table}.toml")
-    models = {label: _model(label, model) for label, model in stated["models"].items()}
-    runs = tuple(map(_run, stated["runs"]))
-    metrics = tuple(stated["metrics"])
-    return Plan(table, stated["task"], stated["title"], stated["about"], metrics, stated["layout"], models, runs)
+    stated = dict(read_toml("plans", f"{table}.toml"))
+    models = {
+        label: Model(label, one.get("preset"), one.get("ablation"), tuple(one.get("set", ())), one.get("mining"))
+        for label, one in stated.pop("models").items()
+    }
+    runs = tuple(Run(**_tuples(run)) for run in stated.pop("runs"))
+    return Plan(table=table, models=models, runs=runs, **_tuples(stated))
 
 
-def _model(label: str, stated: Mapping[str, Any]) -> Model:
-    changes = tuple(stated.get("set", ()))
-    return Model(label, stated.get("preset"), stated.get("ablation"), changes, stated.get("mining"))
-
-
-def _run(stated: Mapping[str, Any]) -> Run:
-    datasets, models, protocols = (tuple(stated[name]) for name in ("datasets", "models", "protocols"))
-    return Run(stated.get("title", ""), datasets, models, protocols, stated["seeds"])
+def _tuples(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """With tuples for lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
 
 
 def cells_of(
@@ -167,25 +156,18 @@ def chosen_cells(
     changes: Sequence[str] = (),
 ) -> list[Cell]:
     """The cells to run, as `cells_of`; with ``only`` those whose name has one of these parts."""
-    _check(protocol, seeds, changes)
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, PROTOCOLS)
+    for name in (text.partition("=")[0].strip() for text in changes):
+        if name in DECIDED:
+            raise OptionError(f"{name} cannot be set for a plan's cells; {DECIDED[name]}")
+    with_overrides(load_preset("default"), changes)  # a wrong name or value is an error before anything is read
     cells = cells_of(plan, protocol, seeds, changes)
     kept = [cell for cell in cells if not only or any(fnmatchcase(cell.name, f"*{part}*") for part in only)]
     if not kept:
         asked = " or ".join(map(shown, only)) if only else f"the protocol {protocol}"
         raise OptionError(f"no cell of {plan.table} is of {asked}; see their names with: --dry-run")
     return kept
-
-
-def _check(protocol: str | None, seeds: int | None, changes: Sequence[str]) -> None:
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise unknown_name("protocol", protocol, PROTOCOLS)
-    if seeds is not None and seeds < 1:
-        raise OptionError(f"--seeds is {seeds}, but must be an integer from 1")
-    for text in changes:
-        name = text.partition("=")[0].strip()
-        if name in DECIDED:
-            raise OptionError(f"{name} cannot be set for a plan's cells; {DECIDED[name]}")
-    with_overrides(load_preset("default"), changes)  # a wrong name or value is an error before anything is read
 
 
 def _under(runs: Sequence[Run], protocol: str | None) -> list[Run]:

@@ -5,7 +5,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,10 @@ from newcomer.reproduction.plans import read_toml
 FILES = "files"
 
 
-@cache
-def _catalogue() -> Mapping[str, Mapping[str, Any]]:
-    return read_toml("datasets.toml")
-
-
-def original_of(name: str) -> str | None:
-    """The graph that a data set was cut from."""
-    stated: str | None = _catalogue().get(name, {}).get("original")
-    return stated
-
-
-def note_about(name: str) -> str | None:
-    """What a reader of its figures must know."""
-    stated: str | None = _catalogue().get(name, {}).get("note")
-    return stated
+def stated_about(name: str) -> Mapping[str, Any]:
+    """The graph it was cut from (``original``), how (``cut``), and what readers must know (``note``), where stated."""
+    found: Mapping[str, Any] = read_toml("datasets.toml").get(name, {})
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +65,7 @@ class Sources:
 
     def full_graph(self, name: str) -> Graph | None:
         """All that is true, with the ids of the data set; `None` where the original graph is not there."""
-        original = original_of(name)
+        original = stated_about(name).get("original")
         if original is None:
             return None
         try:
@@ -87,24 +75,19 @@ class Sources:
         return align(whole.known(), self.get(name).dataset)
 
     def _made(self, name: str) -> Source:
+        stated = stated_about(name)
         try:
-            return Source(read_dataset(self._folder(name), name=name), FILES)
-        except DatasetError:
-            stated = _catalogue().get(name, {})
-            if "cut" not in stated or self._is_there(name):
+            folder = self._folder(name)
+        except NewcomerError:
+            if "cut" not in stated:
                 raise
+        else:
+            return Source(read_dataset(folder, name=name), FILES)
         cut = stated["cut"]
         whole = self._graph(stated["original"])
         dataset = replace(split_graph(whole, SplitRule(**cut)), name=name)
         how = f"{cut['unseen']}, {cut['rate']} %, seed {cut['seed']}"
         return Source(LoadedDataset(dataset, "split", {}), f"cut from {whole.name} ({how})")
-
-    def _is_there(self, name: str) -> bool:
-        try:
-            self._folder(name)
-        except NewcomerError:
-            return False
-        return True
 
     def _graph(self, name: str) -> InductiveDataset:
         if name not in self._graphs:

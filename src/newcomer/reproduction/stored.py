@@ -28,6 +28,7 @@ KEPT = (
 KEPT_OF_TRAINING = ("epochs", "epochs_run", "epoch_seconds", "resumed", "rules", "virtual_triples", "validation")
 UNLINKED = ("evidence", "not linked")  # the breakdown and its group that the page shows
 NEGATIVES = "training.softmax_negatives"
+FORMER = {"model.propagate_newcomers": True}  # settings there were, and what holds now in their place
 INACTIVE_WITHOUT = {  # settings that change nothing while one of these is off
     "training.propagation_steps": ("model.propagation",),
 }
@@ -43,7 +44,7 @@ def reduced(report: Mapping[str, Any]) -> Result:
         groups = (group for group in also["breakdowns"] if (group["by"], group["group"]) == UNLINKED)
         unlinked = next(({name: group[name] for name in also["metrics"]} for group in groups), None)
         row["also"] = {**_part(also), "unlinked": unlinked}
-    for part in ("network", "rules"):
+    for part in ("embedding", "rules"):
         if report.get(part):
             row[part] = [_part(figures) for figures in report[part]]
     if report.get("calibration"):
@@ -60,11 +61,6 @@ def _ends(intervals: Mapping[str, Mapping[str, float]]) -> dict[str, list[float]
     return {metric: [interval["low"], interval["high"]] for metric, interval in intervals.items()}
 
 
-def reduced_training(metrics: Mapping[str, Any]) -> Result:
-    """What is kept of how a model was trained."""
-    return {name: metrics[name] for name in KEPT_OF_TRAINING if name in metrics}
-
-
 def read_results(folder: Path) -> list[Result]:
     """All results of a folder, in the order of their names."""
     found = [result for path in folder.glob("*.json") for result in _read_table(path)]
@@ -73,8 +69,7 @@ def read_results(folder: Path) -> list[Result]:
 
 def read_result(folder: Path, cell: Cell) -> Result | None:
     """The result of a cell; None where there is none."""
-    path = folder / f"{cell.table}.json"
-    results = _read_table(path) if path.exists() else []
+    results = _read_table(folder / f"{cell.table}.json")
     return next((result for result in results if result["cell"] == cell.name), None)
 
 
@@ -82,7 +77,7 @@ def write_result(result: Result, folder: Path) -> None:
     """Put a result into the file of its table, in place of an older one of the same cell."""
     path = folder / f"{result['table']}.json"
     with _locked(folder):
-        rows = {row["cell"]: row for row in (_read_table(path) if path.exists() else [])}
+        rows = {row["cell"]: row for row in _read_table(path)}
         rows[result["cell"]] = result
         lines = (json.dumps(rows[name], ensure_ascii=False, allow_nan=False) for name in sorted(rows))
         with fresh_file(path) as partial:
@@ -105,6 +100,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _read_table(path: Path) -> list[Result]:
+    if not path.exists():
+        return []
     try:
         rows = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -120,28 +117,20 @@ def changed_settings(stored: Result, cell: Cell) -> str:
     """In words which settings of a result are not those of the cell now; empty where all are."""
     if stored.get("config_sha256") == cell.settings_hash:
         return ""
-    both = _known(stored.get("settings", {})), cell.settings
-    then, now = (_effective(flat_settings(one), cell.dataset) for one in both)
+    then, now = (_effective(one, cell.dataset) for one in (stored.get("settings", {}), cell.settings))
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     more = ", ..." if len(differing) > 4 else ""
     return f"it was run with other settings ({', '.join(differing[:4])}{more})" if differing else ""
 
 
-def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what this version has no setting for: nothing can be compared with it."""
-    named = setting_names()
-    return {
-        name: {inner: one for inner, one in value.items() if f"{name}.{inner}" in named} if name in SECTIONS else value
-        for name, value in settings.items()
-    }
-
-
 def _effective(settings: Mapping[str, Any], dataset: str) -> dict[str, Any]:
-    """Settings by their full names, without those that change nothing."""
+    """Settings by their full names, without those that change nothing, or that this version does not have."""
+    settings, named = FORMER | flat_settings(settings), {*setting_names(), *FORMER}
     found = {
         name: value
         for name, value in settings.items()
-        if all(settings.get(needed) is not False for needed in INACTIVE_WITHOUT.get(name, ()))
+        if (name in named or name.partition(".")[0] not in SECTIONS)
+        and all(settings.get(needed) is not False for needed in INACTIVE_WITHOUT.get(name, ()))
     }
     entities = entry(dataset).entities if dataset in names() else None
     if entities is not None and (found.get(NEGATIVES) or entities) >= entities:

@@ -1,4 +1,4 @@
-"""Figures of results as cells of a Markdown table: ours with its interval, the paper's, the difference.
+"""Figures of results as cells of a Markdown table, and drawn: ours with its interval, the paper's, the difference.
 
 One seed: the figure with its bootstrap interval over questions. Several: the mean over seeds with the smallest and the
 largest. The paper's figures are in percent but for ranks and counts, as it prints them; those of results are fractions.
@@ -6,8 +6,11 @@ largest. The paper's figures are in percent but for ranks and counts, as it prin
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from newcomer.evaluation.plots import need_matplotlib, save_picture
+from newcomer.reproduction.plans import Plan, Run
 from newcomer.reproduction.stored import Result
 
 RATIOS = {"neighbours_before": "before", "neighbours_after": "after"}
@@ -18,6 +21,14 @@ METRIC_NAMES = {
     **RATIOS,
 }
 NONE = "-"
+STYLES = {  # of the lines of the figure
+    "mean": ("#4477aa", "o"),
+    "lstm": ("#228833", "s"),
+    "lan": ("#ccbb44", "^"),
+    "vn": ("#ee6677", "D"),
+}
+OTHERS = ("#777777", "x")
+PICTURE = "unseen-share.png"
 
 Figures = Mapping[str, Any]  # of a result or a part of it: ``metrics`` and ``intervals``
 Paper = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
@@ -63,10 +74,8 @@ def figure_of(row: Row, metric: str, part: str = "ours") -> Figure | None:
         return None
     if len(known) > 1:
         return Figure(sum(known) / len(known), min(known), max(known))
-    low, high = found[0].get("intervals", {}).get(metric) or (None, None)
-    if low is None or high is None:
-        return Figure(known[0])
-    return Figure(known[0], in_paper_units(metric, low), in_paper_units(metric, high))
+    ends = found[0].get("intervals", {}).get(metric, ())
+    return Figure(known[0], *(in_paper_units(metric, end) for end in ends if end is not None))
 
 
 def _part(result: Result, part: str) -> Sequence[Figures]:
@@ -130,5 +139,39 @@ def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 # The lines of figures that a row may have, and where a result has those of an ensemble's parts.
 FULL, UNLINKED = "ours, full filter", "full filter, unlinked pairs"
-ALONE = {"network alone": "network", "rules alone": "rules"}
+ALONE = {"embedding alone": "embedding", "rules alone": "rules"}
 PARTS = ("ours", FULL, UNLINKED, *ALONE)
+
+
+def share_lines(run: Run, rows: Sequence[Row], metric: str) -> Mapping[str, list[tuple[int, float]]]:
+    """(share in percent, figure) of each model, by label; the share is the number at the end of a data set's name."""
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for row in rows:
+        figure = figure_of(row, metric)
+        if row.dataset in run.datasets and row.protocol in run.protocols and figure is not None:
+            share = int(row.dataset.rpartition("-")[2])
+            lines.setdefault(row.label, []).append((share, figure.value))
+    return {label: sorted(points) for label, points in lines.items()}
+
+
+def draw_shares(plan: Plan, results: Sequence[Result], path: Path) -> None:
+    """A panel a metric and side, a line a model."""
+    pyplot = need_matplotlib()
+    rows = rows_of(results)
+    size = len(plan.metrics), len(plan.runs)
+    figure, panels = pyplot.subplots(*size, figsize=(4.2 * size[1], 3.2 * size[0]), squeeze=False)
+    for metric, across in zip(plan.metrics, panels, strict=True):
+        for run, axes in zip(plan.runs, across, strict=True):
+            _draw(axes, share_lines(run, rows, metric))
+            axes.set(title=f"FB15K {run.title}-R", xlabel="R (%)", ylabel=f"{METRIC_NAMES[metric]} (%)")
+    save_picture(figure, path)
+
+
+def _draw(axes: Any, lines: Mapping[str, list[tuple[int, float]]]) -> None:
+    for label, points in lines.items():
+        colour, marker = STYLES.get(label, OTHERS)
+        shares, values = zip(*points, strict=True)
+        axes.plot(shares, values, color=colour, marker=marker, label=label)
+    if lines:
+        axes.legend()
+        axes.set_xticks(sorted({share for points in lines.values() for share, _ in points}))
