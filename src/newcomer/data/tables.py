@@ -141,10 +141,10 @@ class TripleCollector:
         """All that was gathered; an empty file is an error, because it is hardly ever meant."""
         self._flush()
         if self.report.rows == 0:
-            problem = "holds no triple" + (
-                f" ({self.report.skipped} lines were skipped)" if self.report.skipped else ""
+            skipped = f" ({self.report.skipped} lines were skipped)" if self.report.skipped else ""
+            raise InputError(
+                self.path, f"holds no triple{skipped}", hint="give a file with at least one head, relation and tail"
             )
-            raise InputError(self.path, problem, hint="give a file with at least one head, relation and tail")
         labels = np.concatenate(self._labels) if self._labelled else None
         heads, tails = self._entities.finish(column=0), self._entities.finish(column=1)
         triples = TripleArray(heads, self._relations.finish(), tails, labels)
@@ -168,13 +168,8 @@ def joined(parts: Sequence[NamedTriples]) -> NamedTriples:
     """The triples of several files one after the other, with what the readers met in all of them."""
     entities, relations, arrays = encode(parts)
     reports = [part.report for part in parts]
-    total = ReadReport(
-        rows=sum(report.rows for report in reports),
-        skipped=sum(report.skipped for report in reports),
-        literals=sum(report.literals for report in reports),
-        anonymous=sum(report.anonymous for report in reports),
-        bad_lines=[line for report in reports for line in report.bad_lines],
-    )
+    counted = {name: sum(getattr(r, name) for r in reports) for name in ("rows", "skipped", "literals", "anonymous")}
+    total = ReadReport(**counted, bad_lines=[line for report in reports for line in report.bad_lines])
     return NamedTriples(entities, relations, _concatenated(arrays), total)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from newcomer.evaluation.plots import need_matplotlib, save_picture
+from newcomer.data.plots import need_matplotlib
+from newcomer.evaluation.plots import save_picture
 from newcomer.reproduction.plans import Plan, Run
 from newcomer.reproduction.stored import Result
 from newcomer.reproduction.tables import METRIC_NAMES, Row, figure_of, rows_of
