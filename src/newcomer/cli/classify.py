@@ -124,11 +124,11 @@ def confidence(
 
 
 def _figures(found: "Confidence") -> dict[str, Any]:
-    best, columns = found.best, ("calibrated", "like", "questions", "right")
+    best = found.best
     return {
         **{name: getattr(found, name) for name in ("entity", "facts", "enough")},
         "best": None if best is None else {"fact": best.fact, "probability": best.probability},
-        **{name: getattr(found, name) for name in columns},
+        **{name: getattr(found, name) for name in ("calibrated", "like", "questions", "right")},
         "learn": [
             {**vars(one), "opens": [dict(zip(("question", "confidence"), pair, strict=True)) for pair in one.opens]}
             for one in found.learn

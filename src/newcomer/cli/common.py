@@ -13,6 +13,8 @@ import typer
 from newcomer.errors import OutputError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
     from newcomer.data import LoadedDataset, ReadOptions
     from newcomer.data.dataset import PartReport
     from newcomer.data.tables import ReadReport
@@ -76,18 +78,27 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def bars(*columns: "ProgressColumn") -> "Iterator[Progress]":
+    """A description, a bar and these columns on standard error, gone at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    described = (TextColumn("{task.description}"), BarColumn(), *columns)
+    with Progress(*described, console=Console(stderr=True), transient=True) as shown:
+        yield shown
+
+
+@contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error; nothing where that is no terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(what, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    with bars(TimeElapsedColumn()) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

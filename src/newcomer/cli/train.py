@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from newcomer.cli import options
-from newcomer.cli.common import load, print_json, print_table, refuse_input
+from newcomer.cli.common import bars, load, print_json, print_table, refuse_input
 from newcomer.cli.options import takes_read_options
 from newcomer.cli.reports import cells_of
 from newcomer.errors import OptionError
@@ -202,14 +202,13 @@ def _figures(record: "Figures", state: "RunState") -> str:
 
 @contextmanager
 def _bars() -> "Iterator[Listener]":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from newcomer.training.pipeline import Listener
 
     class Bars(Listener):
-        def __init__(self, bars: "Progress") -> None:
-            self.bars, self.task = bars, bars.add_task("starting", total=None, figures="")
+        def __init__(self, shown: "Progress") -> None:
+            self.bars, self.task = shown, shown.add_task("starting", total=None, figures="")
 
         def stage(self, what: str) -> None:
             self.bars.remove_task(self.task)
@@ -222,15 +221,8 @@ def _bars() -> "Iterator[Listener]":
             shown = _figures(record, state)
             self.bars.update(self.task, completed=record["epoch"], total=last, figures=shown)
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield Bars(bars)
+    with bars(MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn()) as shown:
+        yield Bars(shown)
 
 
 def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:

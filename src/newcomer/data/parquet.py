@@ -106,12 +106,11 @@ def _good_rows(columns: list[pa.Array], labels: Labels | None) -> np.ndarray[tup
 def _complaint(path: Path, columns: list[pa.Array], label: pa.Array | None, place: int, row: int) -> InputError:
     hint = "mend the row, or drop such rows with --on-bad-line skip"
     for role, column in zip(DEFAULT_COLUMNS, columns, strict=True):
-        if not column[place].as_py():
+        name = column[place].as_py()
+        if not name:
             return InputError(path, f"the {role} of row {row} is empty", hint=hint)
-        if "\0" in column[place].as_py():
-            return InputError(
-                path, f"the {role} {shown(column[place].as_py())} of row {row} holds a NUL byte", hint=hint
-            )
+        if "\0" in name:
+            return InputError(path, f"the {role} {shown(name)} of row {row} holds a NUL byte", hint=hint)
     value = None if label is None else label[place].as_py()
     return InputError(path, f"the label {shown(value)} of row {row} is not 1, -1 or 0", hint=hint)
 

@@ -157,10 +157,7 @@ def encode(parts: Sequence[NamedTriples]) -> tuple[pa.Array, pa.Array, list[Trip
         return parts[0].entities, parts[0].relations, [parts[0].triples]
     entities, entity_ids = _unify([part.entities for part in parts])
     relations, relation_ids = _unify([part.relations for part in parts])
-    arrays = [
-        TripleArray(e[p.triples.heads], r[p.triples.relations], e[p.triples.tails], p.triples.labels)
-        for p, e, r in zip(parts, entity_ids, relation_ids, strict=True)
-    ]
+    arrays = [_moved(p.triples, e, r) for p, e, r in zip(parts, entity_ids, relation_ids, strict=True)]
     return entities, relations, arrays
 
 
