@@ -23,6 +23,7 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 import torch
+from newcomer.training.ensemble_weights import Examples, examples, weights_for
 
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
@@ -34,7 +35,6 @@ from newcomer.reproduction.cells import commit
 from newcomer.rules.rule import Kind
 from newcomer.rules.statistics import GraphStatistics
 from newcomer.training.ensemble import EnsembleLearner
-from newcomer.training.ensemble_weights import Examples, examples, weights_for
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import fit
 from newcomer.training.preparation import Prepared

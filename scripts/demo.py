@@ -113,8 +113,8 @@ def the_model(folder: Path, settings: list[str]) -> None:
     chapter("5. Evaluation")
     paragraph(
         "Every fact of test becomes a query, such as (South Sudan, borders, ?). The model ranks all entities as "
-        "answers. Hits@1 is the share of queries whose right answer comes first, Hits@10 of those where it is among the "
-        "first ten. MRR is the mean of 1 / rank."
+        "answers. Hits@1 is the share of queries whose right answer comes first, Hits@10 of those where it is among "
+        "the first ten. MRR is the mean of 1 / rank."
     )
     run("evaluate", str(folder / "model"), "--rules-row", "--force")
     paragraph(verdict(json.loads((folder / "model" / "result.json").read_text(encoding="utf-8"))))

@@ -92,7 +92,7 @@ def test_skipped_lines_are_reported_by_part(put: Put) -> None:
     put("set/train.txt", "a\tr\tb\nbad\nc\tr\td\n")
     folder = put("set/test.txt", "a\tr\td\n\tr\td\n").parent
     loaded = read_dataset(folder, ReadOptions(on_bad_line="skip"))
-    assert loaded.skipped == 2 and loaded.parts["train"].skipped == loaded.parts["test"].skipped == 1
+    assert {role: part.skipped for role, part in loaded.parts.items()} == {"train": 1, "test": 1}
     assert "train.txt, line 2" in loaded.parts["train"].bad_lines[0]
     assert len(loaded.dataset.observed) == 2
 

@@ -294,5 +294,5 @@ def test_the_fast_way_and_the_line_parser_agree_on_any_block(
 
 
 def test_clean_files_do_take_the_fast_way(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited._LineParser, "parse", None)
+    monkeypatch.setattr(delimited._Reader, "parse", None)
     assert read(put("f.tsv", "head\trelation\ttail\na\tr\tb\r\n\nc\tr\tb\n")) == [ABC, ("c", "r", "b")]

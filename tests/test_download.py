@@ -15,6 +15,7 @@ from urllib.request import Request
 
 import pytest
 
+from newcomer import locks
 from newcomer.data import download
 from newcomer.data.catalogue import Entry, SourceFile, entry
 from newcomer.data.download import blob_id, fetch_dataset, find_damage
@@ -440,13 +441,13 @@ def test_a_staging_folder_that_moves_before_it_is_locked_is_left_alone(
 ) -> None:
     part_of(tmp_path).parent.mkdir()
     part_of(tmp_path).write_bytes(CONTENTS["train"])
-    flock = download.fcntl.flock
+    flock = locks.fcntl.flock
 
     def late(descriptor: int, how: int) -> None:
         part_of(tmp_path).parent.rename(tmp_path / "moved")
         flock(descriptor, how)
 
-    monkeypatch.setattr(download.fcntl, "flock", late)
+    monkeypatch.setattr(locks.fcntl, "flock", late)
     with pytest.raises(DownloadError, match="another download"):
         fetch()
     assert [path.name for path in tmp_path.iterdir()] == ["moved"]

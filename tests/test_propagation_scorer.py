@@ -158,9 +158,7 @@ def test_weights_that_are_read_again_give_the_same_network():
 def test_weights_of_other_relations_are_refused():
     stored = part_weights(PROPAGATION, Propagation(3, torch.Generator().manual_seed(0)))
     assert propagation_of({"ensemble": stored["propagation.known_relations"]}, 3) is None
-    with pytest.raises(
-        DatasetError, match=r"the propagation network does not fit the relations .*; train"
-    ):
+    with pytest.raises(DatasetError, match=r"the propagation network does not fit the relations .*; train"):
         propagation_of(stored, 4)
 
 

@@ -108,7 +108,9 @@ def test_what_is_stored_is_what_would_be_inferred_again(tmp_path, changes):
     assert bundle.neighbors is not None and same_reasons(bundle.neighbors, again)
     quick, slow = Predictor(bundle, threads=1), Predictor(old, threads=1)
     assert quick.newcomers == slow.newcomers and len(quick.newcomers) == 4
-    arrived, inferred = (one.engine.with_virtual_neighbors(one.engine.initial.members[0].encoded) for one in (quick, slow))
+    arrived, inferred = (
+        one.engine.with_virtual_neighbors(one.engine.initial.members[0].encoded) for one in (quick, slow)
+    )
     assert arrived.virtual is not None and len(arrived.virtual) and same_reasons(arrived.virtual, inferred.virtual)
     np.testing.assert_allclose(arrived.labels, inferred.labels, atol=1e-6)
     for name in ("q0", "q3", "p01", "city1"):

@@ -13,21 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-_MODULE_OF = {
-    "Config": "newcomer.config",
-    "Graph": "newcomer.graph",
-    "InductiveDataset": "newcomer.graph",
-    "NewcomerError": "newcomer.errors",
-    "Predictor": "newcomer.predictor",
-    "TripleArray": "newcomer.graph",
-    "Vocabulary": "newcomer.graph",
-    "evaluate": "newcomer.api",
-    "load": "newcomer.predictor",
-    "load_dataset": "newcomer.data",
-    "mine_rules": "newcomer.api",
-    "read_graph": "newcomer.data",
-    "split_graph": "newcomer.data",
-    "train": "newcomer.api",
+_NAMES_OF = {
+    "newcomer.api": ("evaluate", "mine_rules", "train"),
+    "newcomer.config": ("Config",),
+    "newcomer.data": ("load_dataset", "read_graph", "split_graph"),
+    "newcomer.errors": ("NewcomerError",),
+    "newcomer.graph": ("Graph", "InductiveDataset", "TripleArray", "Vocabulary"),
+    "newcomer.predictor": ("Predictor", "load"),
 }
 
 if TYPE_CHECKING:
@@ -58,6 +50,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'newcomer' has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF[name]), name)
+    for module, names in _NAMES_OF.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'newcomer' has no attribute {name!r}")

@@ -87,10 +87,11 @@ def train_into(
     """Train a model and write it to a folder; checkpoints lie in ``OUT.training`` until the model is there."""
     folder = checkpoint_folder(out, resume, force)
     made = not folder.parent.exists()
-    known = rules if rules is None or isinstance(rules, RuleSet) else _rules_in(Path(rules), dataset)
+    if isinstance(rules, str | Path):
+        rules = read_rules(Path(rules), dataset.relations, dataset.entities)
     try:
         fitted = fit(
-            dataset, config, device=device, rules=known, folder=folder, resume=resume, threads=threads, report=report
+            dataset, config, device=device, rules=rules, folder=folder, resume=resume, threads=threads, report=report
         )
         write_bundle(out, fitted.bundle(dataset), force)
     except BaseException:
@@ -102,10 +103,6 @@ def train_into(
         raise
     shutil.rmtree(folder, ignore_errors=True)
     return fitted
-
-
-def _rules_in(path: Path, dataset: InductiveDataset) -> RuleSet:
-    return read_rules(path, dataset.relations, dataset.entities)
 
 
 def checkpoint_folder(out: Path, resume: bool, force: bool) -> Path:

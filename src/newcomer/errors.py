@@ -70,3 +70,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
     near = get_close_matches(name, names, n=1, cutoff=0.6)
     guess = f"; did you mean {near[0]!r}?" if near else ";"
     return OptionError(f"unknown {kind} {shown(name)}{guess} known: {', '.join(names)}")
+
+
+def check_name(kind: str, name: str, known: Iterable[str]) -> None:
+    """Refuse a name that is not in a table."""
+    if name not in known:
+        raise unknown_name(kind, name, known)

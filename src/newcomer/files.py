@@ -156,7 +156,7 @@ def fresh_folder(path: Path, force: bool = False, marker: str | None = None) -> 
         staging.chmod(0o755)
         yield staging
         _refuse_existing(path, force, marker)  # another writer may have come first
-        _replace_folder(staging, path)
+        replace_folder(staging, path)
     except OSError as error:
         came_between = not force and error.errno in (errno.ENOTEMPTY, errno.EEXIST)
         raise exists_already(path) if came_between else _unwritable(path, error) from None
@@ -178,7 +178,7 @@ def _refuse_existing(path: Path, force: bool, marker: str | None) -> None:
         raise OutputError(f"{path}: {stranger}; choose another place")
 
 
-def _replace_folder(staging: Path, path: Path) -> None:
+def replace_folder(staging: Path, path: Path) -> None:
     """Swap a finished folder in; what stood there goes only after the new one is complete."""
     if not path.exists():
         staging.replace(path)

@@ -3,30 +3,34 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from itertools import chain, islice
 from os import SEEK_END
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from newcomer.cli.common import check_free, print_line, print_table
+from newcomer.errors import OptionError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from newcomer.predictor import Answer, Explanation, Suggestion
+    from newcomer.predictor import Answer, Suggestion
+
+    Vectors = npt.NDArray[np.float32]
 
 Row = dict[str, Any]
-WriteVectors = Callable[[Sequence[str], "npt.NDArray[np.float32]"], None]
+WriteVectors = Callable[[Sequence[str], "Vectors"], None]
 Found = Sequence[tuple[Row, "Answer | Suggestion"]]  # answers, each with what it is about
-WriteAnswers = Callable[[str, Found], None]
 
 ANSWER_ENDINGS, VECTOR_ENDINGS = (".parquet", ".tsv", ".jsonl"), (".parquet", ".tsv", ".npy")
 FIGURES = {"score": float, "probability": float, "reason": str}
 ANSWERS = {"entity": str, "relation": str, "asked": str, "rank": int, "answer": str, **FIGURES}
 SUGGESTIONS = {"entity": str, "rank": int, "head": str, "relation": str, "tail": str, **FIGURES}
+GROUNDING = ("rule", "confidence", "support", "counted", "premises")
 ROWS = 4096  # a group: what is held before it is written
 
 
@@ -38,8 +42,6 @@ def in_words(fact: Sequence[str]) -> str:
 
 def check_out(out: Path, endings: Sequence[str], what: str, force: bool) -> None:
     """Whether a file can be written there in a format we have; asked before anything is computed."""
-    from newcomer.errors import OptionError
-
     if out.suffix.lower() not in endings:
         known = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise OptionError(f"{out} ends in {out.suffix!r}; {what} are written as {known}")
@@ -49,35 +51,27 @@ def check_out(out: Path, endings: Sequence[str], what: str, force: bool) -> None
 
 def check_answer_file(out: Path | None, as_json: bool, force: bool, what: str) -> None:
     """The same for a file of answers or verdicts, which are printed where no file is named."""
-    from newcomer.errors import OptionError
-
     if out is not None:
         if as_json:
             raise OptionError(f"--json prints, --out {out} writes; choose one, or let --out end in .jsonl")
         check_out(out, ANSWER_ENDINGS, what, force)
 
 
-@contextmanager
-def answer_writer(out: Path | None, as_json: bool, force: bool, columns: dict[str, type]) -> Iterator[WriteAnswers]:
-    """Where answers go: a call with the query in words, and for each answer what it is about and itself."""
-    check_answer_file(out, as_json, force, "answers")
-    if out is None:
-        yield _print_lines if as_json else _print_answers
+def give_answers(
+    answers: Iterator[tuple[str, Found]], out: Path | None, as_json: bool, columns: dict[str, type]
+) -> None:
+    """Print or write answers as they come: for each query in words its answers, each with what it is about."""
+    if out is not None:
+        row = line if out.suffix.lower() == ".jsonl" else _flat
+        count = write_rows(out, columns, (row(about, answer) for _, found in answers for about, answer in found))
+        typer.echo(f"written {count:,} answers to {out}")
         return
-    with row_file(out, columns) as file:
-        as_lines = out.suffix.lower() == ".jsonl"
-
-        def write(_: str, found: Found) -> None:
+    for query, found in answers:
+        if as_json:
             for about, answer in found:
-                file.add(line(about, answer) if as_lines else _flat(about, answer))
-
-        yield write
-    typer.echo(f"written {file.count:,} answers to {out}")
-
-
-def _print_lines(_: str, found: Found) -> None:
-    for about, answer in found:
-        print_line(line(about, answer))
+                print_line(line(about, answer))
+        else:
+            _print_answers(query, found)
 
 
 def _print_answers(query: str, found: Found) -> None:
@@ -91,76 +85,48 @@ def _print_answers(query: str, found: Found) -> None:
     print_table(query, (what, "probability", "reason"), rows)
 
 
-def line(about: Row, answer: "Answer | Suggestion") -> Row:
-    """One answer as a JSON object, with every rule that infers it."""
-    found = {"answer": _answer(about, answer)} if "asked" in about else {"fact": list(cast("Suggestion", answer).fact)}
-    figures = {"score": answer.score, "probability": answer.probability, "calibrated": answer.calibrated}
-    return {**about, **found, **figures, "because": reasons(answer.because)}
-
-
-def _answer(about: Row, answer: "Answer | Suggestion") -> str:
-    """The entity that completes the query."""
+def fact_of(about: Row, answer: "Answer | Suggestion") -> tuple[str, str, str]:
+    """The fact that an answer states."""
     from newcomer.predictor import Answer
 
-    if isinstance(answer, Answer):
-        return answer.entity
-    return answer.fact[0 if about["asked"] == "head" else 2]
+    if not isinstance(answer, Answer):
+        return answer.fact
+    ends = (answer.entity, about["entity"]) if about["asked"] == "head" else (about["entity"], answer.entity)
+    return ends[0], about["relation"], ends[1]
 
 
-def reasons(because: "Explanation") -> list[Row]:
-    """The rules that infer an answer, with their premises."""
-    return [
-        {
-            "rule": g.rule,
-            "confidence": g.confidence,
-            "support": g.support,
-            "counted": g.counted,
-            "premises": [list(p) for p in g.premises],
-        }
-        for g in because.groundings
-    ]
+def _stated(about: Row, answer: "Answer | Suggestion") -> Row:
+    """The entity that completes the query, or where there is none the fact."""
+    fact = fact_of(about, answer)
+    return {"answer": fact[0 if about["asked"] == "head" else 2]} if "asked" in about else {"fact": fact}
+
+
+def line(about: Row, answer: "Answer | Suggestion") -> Row:
+    """One answer as a JSON object, with every rule that infers it."""
+    figures = {name: getattr(answer, name) for name in ("score", "probability", "calibrated")}
+    because = [{name: getattr(one, name) for name in GROUNDING} for one in answer.because.groundings]
+    return {**about, **_stated(about, answer), **figures, "because": because}
 
 
 def _flat(about: Row, answer: "Answer | Suggestion") -> Row:
     """One answer as a row of plain columns, with its best reason in words."""
-    if "asked" in about:
-        found = {"answer": _answer(about, answer)}
-    else:
-        found = dict(zip(("head", "relation", "tail"), cast("Suggestion", answer).fact, strict=True))
+    found = _stated(about, answer)
+    if "fact" in found:
+        found = dict(zip(("head", "relation", "tail"), found["fact"], strict=True))
     return {**about, **found, "score": answer.score, "probability": answer.probability, "reason": str(answer.because)}
 
 
-class RowFile:
-    """Rows on their way into a file, a group at a time."""
-
-    def __init__(self, write: Callable[[list[Row]], None]) -> None:
-        self.count = 0
-        self._write, self._waiting = write, list[Row]()
-
-    def add(self, row: Row) -> None:
-        """Take a row; all have the same columns."""
-        self.count += 1
-        self._waiting.append(row)
-        if len(self._waiting) >= ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what waits."""
-        if self._waiting:
-            self._write(self._waiting)
-            self._waiting = []
-
-
-@contextmanager
-def row_file(out: Path, columns: dict[str, type]) -> Iterator[RowFile]:
-    """A file of rows as .parquet, .tsv (with a header) or .jsonl; it appears when the block ends well."""
+def write_rows(out: Path, columns: dict[str, type], rows: Iterator[Row]) -> int:
+    """Write rows as .parquet, .tsv (with a header) or .jsonl, and count them; the file appears when all is written."""
     from newcomer.files import fresh_file
 
-    writers = {".parquet": _parquet_rows, ".tsv": _tsv_rows, ".jsonl": _json_rows}
+    writers, count = {".parquet": _parquet_rows, ".tsv": _tsv_rows, ".jsonl": _json_rows}, 0
     with fresh_file(out) as partial, ExitStack() as stack:
-        file = RowFile(writers[out.suffix.lower()](partial, columns, stack))
-        yield file
-        file.flush()
+        write = writers[out.suffix.lower()](partial, columns, stack)
+        while group := list(islice(rows, ROWS)):
+            write(group)
+            count += len(group)
+    return count
 
 
 def _parquet_rows(partial: Path, columns: dict[str, type], stack: ExitStack) -> Callable[[list[Row]], None]:
@@ -188,89 +154,74 @@ def _text(path: Path, stack: ExitStack) -> TextIO:
     return stack.enter_context(path.open("w", encoding="utf-8", newline=""))
 
 
-class VectorFile:
-    """Vectors on their way into a file, a group at a time."""
-
-    def __init__(self, out: Path, stack: ExitStack) -> None:
-        from newcomer.files import fresh_file
-
-        self.count, self.dim = 0, 0
-        self._partial, self._stack, self._ending = stack.enter_context(fresh_file(out)), stack, out.suffix.lower()
-        if self._ending == ".npy":
-            self._names = _text(stack.enter_context(fresh_file(names_beside(out))), stack)
-        self._waiting: list[tuple[str, npt.NDArray[np.float32]]] = []
-
-    def add(self, name: str, vector: "npt.NDArray[np.float32]") -> None:
-        """Take the vector of an entity."""
-        if self.dim == 0:
-            self.dim = len(vector)
-            writers = {".npy": self._npy, ".parquet": self._parquet, ".tsv": self._tsv}
-            self._write = writers[self._ending]()
-        self.count += 1
-        self._waiting.append((name, vector))
-        if len(self._waiting) >= ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what waits."""
-        import numpy as np
-
-        if self._waiting:
-            names, vectors = zip(*self._waiting, strict=True)
-            self._write(names, np.stack(vectors).astype("<f4"))
-            self._waiting = []
-
-    def _npy(self) -> WriteVectors:
-        file = self._stack.enter_context(self._partial.open("wb"))
-        self._write_header(file)
-
-        def write(names: Sequence[str], vectors: "npt.NDArray[np.float32]") -> None:
-            file.write(vectors.tobytes())
-            self._names.writelines(name + "\n" for name in names)
-            file.seek(0)
-            self._write_header(file)  # of the same length: it has room for any number of rows
-            file.seek(0, SEEK_END)
-
-        return write
-
-    def _write_header(self, file: BinaryIO) -> None:
-        import numpy as np
-
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (self.count, self.dim)}
-        np.lib.format.write_array_header_1_0(file, shape)
-
-    def _parquet(self) -> WriteVectors:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        schema = pa.schema([("entity", pa.string()), ("vector", pa.list_(pa.float32(), self.dim))])
-        file = self._stack.enter_context(self._partial.open("wb"))
-        writer = self._stack.enter_context(pq.ParquetWriter(file, schema))
-
-        def write(names: Sequence[str], vectors: "npt.NDArray[np.float32]") -> None:
-            column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.field(1).type)
-            writer.write_table(pa.table([pa.array(names), column], schema=schema))
-
-        return write
-
-    def _tsv(self) -> WriteVectors:
-        writer = csv.writer(_text(self._partial, self._stack), delimiter="\t", lineterminator="\n")
-
-        def write(names: Sequence[str], vectors: "npt.NDArray[np.float32]") -> None:
-            writer.writerows([name, *(f"{x:.9g}" for x in row)] for name, row in zip(names, vectors, strict=True))
-
-        return write
-
-
 def names_beside(out: Path) -> Path:
     """Where the names of an .npy file's rows stand, one a line."""
     return out.with_suffix(".names.txt")
 
 
-@contextmanager
-def vector_file(out: Path) -> Iterator[VectorFile]:
-    """A file of vectors as .parquet, .tsv or .npy; it appears when the block ends well."""
+def write_vectors(out: Path, vectors: Iterator[tuple[str, "Vectors"]]) -> tuple[int, int]:
+    """Write the vectors of entities as .parquet, .tsv or .npy; gives how many they are, and of how many numbers."""
+    import numpy as np
+
+    first = next(vectors)
+    vectors, count, dim = chain([first], vectors), 0, len(first[1])
     with ExitStack() as stack:
-        file = VectorFile(out, stack)
-        yield file
-        file.flush()
+        write = {".npy": _npy, ".parquet": _parquet, ".tsv": _tsv}[out.suffix.lower()](out, dim, stack)
+        while group := list(islice(vectors, ROWS)):
+            names, rows = zip(*group, strict=True)
+            write(names, np.stack(rows).astype("<f4"))
+            count += len(group)
+    return count, dim
+
+
+def _npy(out: Path, dim: int, stack: ExitStack) -> WriteVectors:
+    import numpy as np
+
+    from newcomer.files import fresh_file
+
+    listed = _text(stack.enter_context(fresh_file(names_beside(out))), stack)
+    file = stack.enter_context(stack.enter_context(fresh_file(out)).open("wb"))
+    count = 0
+
+    def write_header() -> None:
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (count, dim)}
+        np.lib.format.write_array_header_1_0(file, shape)
+
+    def write(names: Sequence[str], vectors: "Vectors") -> None:
+        nonlocal count
+        count += len(names)
+        file.write(vectors.tobytes())
+        listed.writelines(name + "\n" for name in names)
+        file.seek(0)
+        write_header()  # of the same length: it has room for any number of rows
+        file.seek(0, SEEK_END)
+
+    write_header()
+    return write
+
+
+def _parquet(out: Path, dim: int, stack: ExitStack) -> WriteVectors:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from newcomer.files import fresh_file
+
+    schema = pa.schema([("entity", pa.string()), ("vector", pa.list_(pa.float32(), dim))])
+    file = stack.enter_context(stack.enter_context(fresh_file(out)).open("wb"))
+    writer = stack.enter_context(pq.ParquetWriter(file, schema))
+
+    def write(names: Sequence[str], vectors: "Vectors") -> None:
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.field(1).type)
+        writer.write_table(pa.table([pa.array(names), column], schema=schema))
+
+    return write
+
+
+def _tsv(out: Path, _: int, stack: ExitStack) -> WriteVectors:
+    from newcomer.files import fresh_file
+
+    file = _text(stack.enter_context(fresh_file(out)), stack)
+    writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+    return lambda names, vectors: writer.writerows(
+        [name, *(f"{x:.9g}" for x in row)] for name, row in zip(names, vectors, strict=True)
+    )

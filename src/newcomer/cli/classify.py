@@ -1,16 +1,17 @@
 """``newcomer classify`` and ``newcomer confidence``: which triples are true, and whether known facts are enough."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument
 
-from newcomer.cli.answer_files import check_answer_file, in_words, row_file
+from newcomer.cli import options
+from newcomer.cli.answer_files import check_answer_file, in_words, write_rows
 from newcomer.cli.common import print_line, print_table
-from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, Triple, loaded, read_from, takes_newcomers
-from newcomer.cli.options import EntityOption, ForceOption, LinesOption, OutOption, RunArgument
+from newcomer.cli.newcomers import CHECK_NAME, NewcomerFacts, ReadTriples, Triple, read_from, takes_newcomers
+from newcomer.errors import shown
 
 if TYPE_CHECKING:
     from newcomer.predictor import Confidence, NewcomerBatches, Predictor, Verdict
@@ -20,24 +21,20 @@ VERDICTS = {"head": str, "relation": str, "tail": str, "verdict": str, "probabil
 
 @takes_newcomers
 def classify(
-    run: RunArgument,
+    run: options.RunArgument,
     triples: Annotated[
-        str, typer.Argument(metavar="TRIPLES", help="A file of triples to classify in any known format, or `-`.")
+        str, Argument(metavar="TRIPLES", help="A file of triples to classify in any known format, or `-`.")
     ],
-    as_json: LinesOption = False,
-    out: OutOption = None,
-    force: ForceOption = False,
+    as_json: options.Lines = False,
+    out: options.Out = None,
+    force: options.Force = False,
     *,
     newcomers: NewcomerFacts,
 ) -> None:
     """Whether triples are true or false, with the probability of each."""
     newcomers.check(triples)
     check_answer_file(out, as_json, force, "verdicts")
-    with ExitStack() as stack:
-        given = stack.enter_context(read_from([triples], newcomers.file_format, newcomers.reading))
-        facts = stack.enter_context(newcomers.read()) if newcomers.sources else None
-        model = stack.enter_context(loaded(run))
-        arrived = None if facts is None else newcomers.batches(model, facts)
+    with read_from([triples], newcomers) as given, newcomers.added(run) as (model, arrived):
         _give(_verdicts(model, arrived, given, newcomers.together), as_json, out)
 
 
@@ -82,29 +79,20 @@ def _by_batch(
 
 def _check_names(model: "Predictor", arrived: set[str], given: ReadTriples, triples: Sequence[Triple]) -> None:
     """Refuse the first triple with a name that is in neither the model nor the facts."""
-    from newcomer.errors import OptionError, shown
-    from newcomer.predictor import check_relations
-
     relations = set(model.relations)
     for place, fact in enumerate(triples):
         if fact[1] not in relations:
-            try:
-                check_relations(model, [fact[1]])
-            except OptionError as error:
-                raise given.fault(place, str(error)) from None
+            given.check_relation(model, place, fact[1])
         for name in (fact[0], fact[2]):
             if name not in arrived and name not in model:
-                hint = "check the name, or give facts of it with --facts"
                 problem = f"{in_words(fact)} is about {shown(name)}, which is in neither the model nor the facts"
-                raise given.fault(place, problem, hint)
+                raise given.fault(place, problem, CHECK_NAME)
 
 
 def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
     if out is not None:
-        with row_file(out, VERDICTS) as file:
-            for one in found:
-                file.add(_row(one))
-        typer.echo(f"written {file.count:,} verdicts to {out}")
+        count = write_rows(out, VERDICTS, map(_row, found))
+        typer.echo(f"written {count:,} verdicts to {out}")
     elif as_json:
         for one in found:
             print_line({**_row(one), "calibrated": one.calibrated})
@@ -126,34 +114,23 @@ def _word(one: "Verdict") -> str:
 
 @takes_newcomers
 def confidence(
-    run: RunArgument, entity: EntityOption = None, as_json: LinesOption = False, *, newcomers: NewcomerFacts
+    run: options.RunArgument, entity: options.Entity = None, as_json: options.Lines = False, *, newcomers: NewcomerFacts
 ) -> None:
     """Whether an entity's facts are enough for any answer, and which relation to learn next would help most."""
     newcomers.check()
-    with newcomers.open(run, entity) as queried:
-        for model, names in queried.batches():
-            for name in names:
-                found = model.confidence(name)
-                print_line(_figures(found)) if as_json else typer.echo(str(found))
+    for model, name in newcomers.each(run, entity):
+        found = model.confidence(name)
+        print_line(_figures(found)) if as_json else typer.echo(str(found))
 
 
 def _figures(found: "Confidence") -> dict[str, Any]:
     best = found.best
     return {
-        "entity": found.entity,
-        "facts": found.facts,
-        "enough": found.enough,
-        "best": None if best is None else {"fact": list(best.fact), "probability": best.probability},
-        "calibrated": found.calibrated,
-        "like": found.like,
-        "questions": found.questions,
-        "right": found.right,
+        **{name: getattr(found, name) for name in ("entity", "facts", "enough")},
+        "best": None if best is None else {"fact": best.fact, "probability": best.probability},
+        **{name: getattr(found, name) for name in ("calibrated", "like", "questions", "right")},
         "learn": [
-            {
-                "question": lesson.question,
-                "gain": lesson.gain,
-                "opens": [{"question": question, "confidence": strength} for question, strength in lesson.opens],
-            }
-            for lesson in found.learn
+            {**vars(one), "opens": [dict(zip(("question", "confidence"), pair, strict=True)) for pair in one.opens]}
+            for one in found.learn
         ],
     }

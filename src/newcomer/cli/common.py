@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from newcomer.errors import OutputError
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
     from newcomer.data import LoadedDataset, ReadOptions
     from newcomer.data.dataset import PartReport
@@ -40,7 +42,6 @@ def report_skipped(place: str, report: "PartReport | ReadReport") -> None:
 
 def refuse_input(out: Path, source: Path) -> None:
     """An output must not be the input, nor a folder that holds it: replacing the one would delete the other."""
-    from newcomer.errors import OutputError
     from newcomer.files import looking_at
 
     with looking_at(out):
@@ -51,7 +52,6 @@ def refuse_input(out: Path, source: Path) -> None:
 
 def check_free(out: Path, force: bool) -> None:
     """Refuse an output that exists, before the work is done, unless it may be replaced."""
-    from newcomer.errors import OutputError
     from newcomer.files import exists_already
 
     try:
@@ -78,31 +78,33 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def bars(*columns: "ProgressColumn") -> "Iterator[Progress]":
+    """A description, a bar and these columns on standard error, gone at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    described = (TextColumn("{task.description}"), BarColumn(), *columns)
+    with Progress(*described, console=Console(stderr=True), transient=True) as shown:
+        yield shown
+
+
+@contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error; nothing where that is no terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(what, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
-
-
-def _console() -> "Console":
-    """Where tables go; wide enough for names when the output is a file. Names are printed as they are, brackets too."""
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else 120
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    with bars(TimeElapsedColumn()) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a plain table: text to the left, figures to the right, a dash where a figure is not known."""
     from rich import box
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -113,7 +115,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         built.add_column(Text(name), justify="right" if figures else "left", overflow="fold")
     for row in rows:
         built.add_row(*(Text(_cell(value)) for value in row))
-    _console().print(built)
+    width = None if sys.stdout.isatty() else 120  # wide enough for names where the output is a file
+    Console(highlight=False, markup=False, emoji=False, width=width).print(built)
 
 
 def _cell(value: object) -> str:

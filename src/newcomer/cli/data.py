@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+from newcomer.cli import options
 from newcomer.cli.common import (
     check_free,
     is_file_name,
@@ -15,7 +17,8 @@ from newcomer.cli.common import (
     report_skipped,
     working,
 )
-from newcomer.cli.options import DataArgument, ForceOption, JsonOption, takes_read_options
+from newcomer.cli.options import takes_read_options
+from newcomer.errors import NewcomerError, OptionError
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -27,7 +30,7 @@ app = typer.Typer(help="Named data sets: list, check, get, convert.", no_args_is
 
 
 @app.command("list")
-def list_sets(as_json: JsonOption = False) -> None:
+def list_sets(as_json: options.Json = False) -> None:
     """List the data sets known by name and where they are."""
     from newcomer.data.catalogue import entries
 
@@ -35,42 +38,32 @@ def list_sets(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(rows)
         return
-    titles = ("name", "train", "aux", "valid", "test", "newcomers", "here", "what it is")
     keys = ("name", "train", "aux", "valid", "test", "newcomers", "here", "title")
-    shown = [{**row, "here": "yes" if row["here"] else None} for row in rows]
-    cells = [tuple(row[key] for key in keys) for row in shown]
-    print_table("Data sets", titles, cells)
+    cells = [[row[key] for key in keys] for row in rows]
+    for row in cells:
+        row[keys.index("here")] = "yes" if row[keys.index("here")] else None
+    print_table("Data sets", (*keys[:-1], "what it is"), cells)
 
 
 def _row(entry: "Entry") -> dict[str, object]:
-    from newcomer.data.catalogue import find_folder
-    from newcomer.errors import NewcomerError
+    from newcomer.data.catalogue import ROLES, find_folder
 
     try:
         here = bool(find_folder(entry.name))
     except NewcomerError:
         here = False
-    newcomers = entry.newcomers.test if entry.newcomers is not None else None
-    counts = {role: entry.counts.get(role) for role in ("train", "aux", "valid", "test")}
     return {
         "name": entry.name,
-        **counts,
-        "newcomers": newcomers,
+        **{role: entry.counts.get(role) for role in ROLES},
+        "newcomers": None if entry.newcomers is None else entry.newcomers.test,
         "here": here,
-        "downloadable": entry.downloadable,
-        "title": entry.title,
-        "licence": entry.licence,
+        **{name: getattr(entry, name) for name in ("downloadable", "title", "licence")},
     }
 
 
 @app.command()
 @takes_read_options
-def check(
-    data: DataArgument,
-    as_json: JsonOption = False,
-    *,
-    reading: "ReadOptions",
-) -> None:
+def check(data: options.DataArgument, as_json: options.Json = False, *, reading: "ReadOptions") -> None:
     """Check counts, hashes, overlaps, newcomers and leaks; exit code 1 where something contradicts itself."""
     from newcomer.data import locate
     from newcomer.data.check import check_dataset, entry_of
@@ -91,9 +84,9 @@ def check(
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `newcomer data list` shows.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Where to put it [default: the user's cache].")] = None,
-    force: ForceOption = False,
+    name: Annotated[str, Argument(metavar="NAME", help="A name that `newcomer data list` shows.")],
+    out: Annotated[Path | None, Option("--out", help="Where to put it [default: the user's cache].")] = None,
+    force: options.Force = False,
 ) -> None:
     """Download a published data set and check every byte of it."""
     from newcomer.data.catalogue import cache_folder, entry
@@ -108,20 +101,19 @@ def get(
 @app.command()
 @takes_read_options
 def convert(
-    source: Annotated[str, typer.Argument(metavar="IN", help="A file, a folder, or a name.")],
+    source: Annotated[str, Argument(metavar="IN", help="A file, a folder, or a name.")],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A file (.tsv, .csv, .parquet, .nt, also .gz, .zst) or a folder.")
+        Path, Argument(metavar="OUT", help="A file (.tsv, .csv, .parquet, .nt, also .gz, .zst) or a folder.")
     ],
     file_format: Annotated[
-        str, typer.Option("--format", help="For a folder: tsv, tsv.gz, tsv.zst, parquet, nt or nt.gz.")
+        str, Option("--format", help="For a folder: tsv, tsv.gz, tsv.zst, parquet, nt or nt.gz.")
     ] = "tsv",
-    force: ForceOption = False,
+    force: options.Force = False,
     *,
     reading: "ReadOptions",
 ) -> None:
     """Read any layout or format and write ours, TSV, Parquet or N-Triples."""
-    from newcomer.data import locate
-    from newcomer.errors import OptionError
+    from newcomer.data import locate, write_dataset
 
     path = locate(source)
     refuse_input(out, path)
@@ -129,14 +121,8 @@ def convert(
         raise OptionError(f"{path} is a folder of several parts; give a folder to write, not the file {out.name}")
     if path.is_file() and (out.suffix or is_file_name(out)):
         _convert_file(path, out, reading, force)
-    else:
-        _convert_folder(source, out, file_format, reading, force)
-
-
-def _convert_folder(source: str, out: Path, file_format: str, options: "ReadOptions", force: bool) -> None:
-    from newcomer.data import write_dataset
-
-    loaded = load(source, options)
+        return
+    loaded = load(source, reading)
     made_by = {"verb": "convert", "source": loaded.dataset.name, "layout": loaded.layout}
     with working("writing"):
         write_dataset(loaded.dataset, out, file_format, made_by, force)
@@ -148,7 +134,7 @@ def _left_out(count: int, what: str) -> str:
     return f", {count:,} {what} left out" if count else ""
 
 
-def _convert_file(path: Path, out: Path, options: "ReadOptions", force: bool) -> None:
+def _convert_file(path: Path, out: Path, reading: "ReadOptions", force: bool) -> None:
     from newcomer.data.tables import distinct, encode
     from newcomer.data.triples import check_written_format, read_triples, write_triples
     from newcomer.graph import Vocabulary
@@ -156,7 +142,7 @@ def _convert_file(path: Path, out: Path, options: "ReadOptions", force: bool) ->
     check_written_format(out)
     check_free(out, force)
     with working(f"converting {path.name}"):
-        named = read_triples(path, options)
+        named = read_triples(path, reading)
         entities, relations, (triples,) = encode([named])
         kept = distinct(triples)
         write_triples(out, Vocabulary(entities), Vocabulary(relations), kept)

@@ -1,32 +1,17 @@
 """``newcomer evaluate``: a trained model measured on test, on the screen and as JSON."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
+from newcomer.cli import options
 from newcomer.cli.common import check_free, load, print_json, progress, working
-from newcomer.cli.options import (
-    AnyDataOption,
-    CandidatesOption,
-    DataOption,
-    DeviceOption,
-    FilterOption,
-    ForceOption,
-    FullOption,
-    JsonOption,
-    KnownFactsOption,
-    KnownFactsSeedOption,
-    RunArgument,
-    SeedOption,
-    ThreadsOption,
-    TiesOption,
-    takes,
-    takes_read_options,
-)
+from newcomer.cli.options import takes, takes_cut, takes_read_options
 from newcomer.cli.reports import print_report
+from newcomer.errors import DatasetError, OptionError, OutputError, check_name, shown
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -40,15 +25,20 @@ if TYPE_CHECKING:
 class RankingOptions:
     """The options that only a ranking takes, as they were given."""
 
-    filter: str | None
-    full_graph: str | None
-    candidates: str | None
-    ties: str | None
+    filter: Annotated[str | None, Option("--filter", help="known (the data set's facts) or full [default: known].")] = (
+        None
+    )
+    full_graph: Annotated[
+        str | None, Option("--full-graph", metavar="GRAPH", help="The original graph with all true facts.")
+    ] = None
+    candidates: Annotated[str | None, Option("--candidates", help="all or seen entities [default: all].")] = None
+    ties: Annotated[
+        str | None, Option("--ties", help="Rank of a tie: mean, optimistic or pessimistic [default: mean].")
+    ] = None
 
     @property
     def protocol(self) -> "RankingProtocol":
         """What they say about ranks."""
-        from newcomer.errors import OptionError
         from newcomer.evaluation.ranking import RankingProtocol
 
         if self.filter == "full" and self.full_graph is None:
@@ -57,8 +47,6 @@ class RankingOptions:
 
     def refuse(self, **others: object) -> None:
         """Complain about any of them, and of others: the task is another one."""
-        from newcomer.errors import OptionError
-
         for name, value in {**vars(self), **others}.items():
             if value:
                 option = f"--{name.replace('_', '-')}" + (f" {value}" if name == "by" else "")
@@ -66,45 +54,32 @@ class RankingOptions:
                 raise OptionError(f"triple classification knows no {option}; {hint}")
 
 
-def _ranking_options(
-    *,
-    filter_name: FilterOption = None,
-    full_graph: FullOption = None,
-    candidates: CandidatesOption = None,
-    ties: TiesOption = None,
-) -> RankingOptions:
-    return RankingOptions(filter_name, full_graph, candidates, ties)
-
-
-takes_ranking_options = takes("ranking", _ranking_options)
+takes_ranking_options = takes("ranking", RankingOptions)
 
 
 @takes_read_options
 @takes_ranking_options
+@takes_cut
 def evaluate(
-    run: RunArgument,
-    data: DataOption = None,
-    any_data: AnyDataOption = False,
+    run: options.RunArgument,
+    data: options.Data = None,
+    any_data: options.AnyData = False,
     task: Annotated[
         str | None,
-        typer.Option(
-            "--task", help="link-prediction or triple-classification [default: the latter where test has labels]."
-        ),
+        Option("--task", help="link-prediction or triple-classification [default: the latter where test has labels]."),
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option("--by", help="Also by relation, class, facts, frequency, linked or evidence; may be repeated."),
+        Option("--by", help="Also by relation, class, facts, frequency, linked or evidence; may be repeated."),
     ] = None,
     rules_row: Annotated[
-        bool, typer.Option("--rules-row", help="Also rank by the rules alone and by the embedding alone.")
+        bool, Option("--rules-row", help="Also rank by the rules alone and by the embedding alone.")
     ] = False,
-    ranks: Annotated[
-        Path | None, typer.Option("--ranks", help="Write the rank of every answer to a Parquet file.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FOLDER", help="Draw pictures (PNG) into it.")] = None,
+    ranks: Annotated[Path | None, Option("--ranks", help="Write the rank of every answer to a Parquet file.")] = None,
+    plot: Annotated[Path | None, Option("--plot", metavar="FOLDER", help="Draw pictures (PNG) into it.")] = None,
     thresholds: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--thresholds",
             help="When a triple counts as true: newcomers (its score reaches the threshold found on held-out "
             "newcomers), valid (the threshold found on valid) or probabilities (its probability is at least a half) "
@@ -112,27 +87,29 @@ def evaluate(
             "learned from labels, else newcomers].",
         ),
     ] = None,
-    known_facts: KnownFactsOption = None,
-    known_facts_seed: KnownFactsSeedOption = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Where the report goes [default: RUN/result.json].")] = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    seed: SeedOption = 0,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    out: Annotated[Path | None, Option("--out", help="Where the report goes [default: RUN/result.json].")] = None,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    seed: options.Seed = 0,
+    force: options.Force = False,
+    as_json: options.Json = False,
     *,
+    cut: "FactsCut | None",
     ranking: RankingOptions,
     reading: "ReadOptions",
 ) -> None:
     """Measure a trained model on the test part of its data set."""
     from newcomer.api import evaluate as measure
-    from newcomer.errors import OptionError
-    from newcomer.evaluation.measure import CLASSIFICATION, default_task
+    from newcomer.evaluation.breakdown import BREAKDOWNS
+    from newcomer.evaluation.measure import CLASSIFICATION, TASKS, THRESHOLDS, default_task
     from newcomer.evaluation.report import result_path, write_report
 
     groups = list(dict.fromkeys(by or ()))
-    check_names(task, groups, thresholds)
-    protocol, cut = ranking.protocol, facts_cut(known_facts, known_facts_seed)
+    named = [("kind of thresholds", thresholds, THRESHOLDS), ("task", task, TASKS)]
+    for kind, name, known in [*named, *(("breakdown", name, BREAKDOWNS) for name in groups)]:
+        if name is not None:
+            check_name(kind, name, known)
+    protocol = ranking.protocol
     check_outputs(run, ranks, plot, out, force)
     bundle = read_run(run)
     dataset = data_of(run, bundle, data, any_data, reading)
@@ -170,24 +147,8 @@ def evaluate(
         typer.echo(f"the report is in {place}")
 
 
-def check_names(task: str | None, groups: Sequence[str], thresholds: str | None = None) -> None:
-    """Refuse names that do not exist."""
-    from newcomer.errors import unknown_name
-    from newcomer.evaluation.breakdown import BREAKDOWNS
-    from newcomer.evaluation.measure import TASKS, THRESHOLDS
-
-    if thresholds is not None and thresholds not in THRESHOLDS:
-        raise unknown_name("kind of thresholds", thresholds, THRESHOLDS)
-    if task is not None and task not in TASKS:
-        raise unknown_name("task", task, TASKS)
-    for name in groups:
-        if name not in BREAKDOWNS:
-            raise unknown_name("breakdown", name, BREAKDOWNS)
-
-
 def check_outputs(run: Path, ranks: Path | None, plot: Path | None, out: Path | None, force: bool) -> None:
     """Refuse what cannot be written before the work is done, not after."""
-    from newcomer.errors import OutputError
     from newcomer.files import looking_at
 
     if ranks is not None and ranks.suffix.lower() != ".parquet":
@@ -196,7 +157,7 @@ def check_outputs(run: Path, ranks: Path | None, plot: Path | None, out: Path | 
         _keep_out_of(run, path)
         check_free(path, force)
     if plot is not None:
-        from newcomer.evaluation.plots import need_matplotlib
+        from newcomer.data.plots import need_matplotlib
 
         need_matplotlib()
         _keep_out_of(run, plot)
@@ -207,7 +168,6 @@ def check_outputs(run: Path, ranks: Path | None, plot: Path | None, out: Path | 
 
 def _keep_out_of(run: Path, path: Path) -> None:
     """A model's folder holds the model and its results: with anything else in it, it would not be read again."""
-    from newcomer.errors import OutputError
     from newcomer.files import looking_at
     from newcomer.models.bundle import RESULTS
 
@@ -230,7 +190,6 @@ def data_of(
 ) -> "InductiveDataset":
     """The data set that is named, or the one trained on; unless any will do, it must be that one."""
     from newcomer.data import locate
-    from newcomer.errors import DatasetError, OptionError, shown
     from newcomer.evaluation.measure import check_same_data
 
     name = bundle.dataset_name
@@ -246,13 +205,3 @@ def data_of(
     if not any_data:
         check_same_data(bundle, dataset, run, data if data is not None else name)
     return dataset
-
-
-def facts_cut(known_facts: int | None, seed: int | None) -> "FactsCut | None":
-    """How newcomers are cut, where that was asked for."""
-    from newcomer.data.cut import FactsCut
-    from newcomer.errors import OptionError
-
-    if known_facts is None and seed is not None:
-        raise OptionError("--known-facts-seed draws the facts that newcomers keep; say how many with --known-facts")
-    return None if known_facts is None else FactsCut(known_facts, seed or 0)

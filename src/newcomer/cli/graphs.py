@@ -4,9 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+from newcomer.cli import options
 from newcomer.cli.common import load, print_json, print_table, refuse_input, working
-from newcomer.cli.options import DataArgument, ForceOption, JsonOption, takes_read_options
+from newcomer.cli.options import takes_read_options
+from newcomer.errors import OptionError
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions, SplitRule
@@ -16,10 +19,10 @@ if TYPE_CHECKING:
 
 @takes_read_options
 def describe(
-    data: DataArgument,
-    as_json: JsonOption = False,
-    top: Annotated[int, typer.Option("--top", min=0, help="How many relations to list.")] = 15,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw degrees and relation frequencies (PNG).")] = None,
+    data: options.DataArgument,
+    as_json: options.Json = False,
+    top: Annotated[int, Option("--top", min=0, help="How many relations to list.")] = 15,
+    plot: Annotated[Path | None, Option("--plot", help="Draw degrees and relation frequencies (PNG).")] = None,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -82,36 +85,32 @@ def _print_test(d: "Description") -> None:
 
 @takes_read_options
 def split(
-    graph: Annotated[
-        str, typer.Argument(metavar="GRAPH", help="A graph: a folder with train and test, a file, or a name.")
-    ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    graph: Annotated[str, Argument(metavar="GRAPH", help="A graph: a folder with train and test, a file, or a name.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The folder to write.")],
     unseen: Annotated[
-        str, typer.Option("--unseen", help="Which ends of the drawn triples become newcomers: subject, object or both.")
+        str, Option("--unseen", help="Which ends of the drawn triples become newcomers: subject, object or both.")
     ] = "subject",
-    rate: Annotated[
-        float | None, typer.Option("--rate", help="Percent of the test triples to draw [default: 10].")
-    ] = None,
-    triples: Annotated[int | None, typer.Option("--triples", help="Number of test triples to draw.")] = None,
+    rate: Annotated[float | None, Option("--rate", help="Percent of the test triples to draw [default: 10].")] = None,
+    triples: Annotated[int | None, Option("--triples", help="Number of test triples to draw.")] = None,
     newcomers: Annotated[
-        Path | None, typer.Option("--newcomers", help="A file with one newcomer's name a line, instead of drawing.")
+        Path | None, Option("--newcomers", help="A file with one newcomer's name a line, instead of drawing.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the drawing.")] = 0,
-    file_format: Annotated[str, typer.Option("--format", help="tsv, tsv.gz, tsv.zst, parquet, nt or nt.gz.")] = "tsv",
-    force: ForceOption = False,
+    seed: Annotated[int, Option("--seed", min=0, help="Seed of the drawing.")] = 0,
+    file_format: Annotated[str, Option("--format", help="tsv, tsv.gz, tsv.zst, parquet, nt or nt.gz.")] = "tsv",
+    force: options.Force = False,
     *,
     reading: "ReadOptions",
 ) -> None:
     """Cut an honest "new entities arrive" data set out of a graph."""
     from newcomer.data import SplitRule, locate, split_graph, write_dataset
-    from newcomer.errors import OptionError
+    from newcomer.data.newcomers import read_names
 
     if newcomers is not None and (rate is not None or triples is not None):
         raise OptionError("--newcomers names them itself; leave out --rate and --triples")
     rule = SplitRule(unseen, rate, triples, seed)
     refuse_input(out, locate(graph))
     loaded = load(graph, reading)
-    chosen = None if newcomers is None else _read_newcomers(newcomers, loaded.dataset)
+    chosen = None if newcomers is None else read_names(newcomers, loaded.dataset.entities)
     with working("splitting"):
         result = split_graph(loaded.dataset, rule, chosen)
         made_by = {"verb": "split", "graph": loaded.dataset.name, **_how(rule, chosen), "seed": seed}
@@ -124,12 +123,6 @@ def _how(rule: "SplitRule", chosen: "Ids | None") -> dict[str, object]:
         return {"newcomers_given": len(chosen)}
     drawn = {"triples": rule.triples} if rule.triples is not None else {"rate": rule.rate or 10}
     return {"unseen": rule.unseen, **drawn}
-
-
-def _read_newcomers(path: Path, dataset: "InductiveDataset") -> "Ids":
-    from newcomer.data.newcomers import read_names
-
-    return read_names(path, dataset.entities)
 
 
 def _print_split(dataset: "InductiveDataset", folder: Path, source: "InductiveDataset") -> None:

@@ -5,55 +5,73 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from typer import Option
 
 from newcomer.cli.common import report_skipped, working
-from newcomer.cli.options import FactsOption, FormatOption, TogetherOption, UnknownOption, takes, takes_read_options
+from newcomer.cli.options import takes, takes_read_options
+from newcomer.errors import InputError, OptionError, check_name, shown
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.data.tables import NamedTriples, ReadReport
-    from newcomer.errors import InputError
     from newcomer.predictor import FactError, NewcomerBatches, Predictor
 
 PIPE = "-"
 PIPE_BYTES = 1 << 20  # taken at once, at the most
 PIPED_FORMATS = ("tsv", "csv", "parquet", "nt", "nq", "ttl", "trig")
 LABELLED_FALSE = "give triples that are true"
+CHECK_NAME = "check the name, or give facts of it with --facts"
 
 Triple = tuple[str, str, str]
 Batch = tuple["Predictor", Sequence[str]]  # a model with newcomers in it, and the entities to query it about
 
 
-class Queried(Protocol):
-    """A loaded model, and batches of entities to query it about."""
+@dataclass(frozen=True)
+class Queried:
+    """A loaded model, and the model with each batch of newcomers in turn with the entities to query it about."""
 
     model: "Predictor"
-
-    def batches(self) -> Iterator[Batch]:
-        """The model with each batch of newcomers in turn, and the entities to query it about."""
+    batches: Iterator[Batch]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NewcomerFacts:
     """Where newcomers' facts are read from, and how they are added to a model."""
 
-    sources: tuple[str, ...]
-    file_format: str | None
-    together: bool
-    on_unknown_relation: str
+    facts: Annotated[
+        list[str] | None,
+        Option("--facts", help="A file of newcomers' facts in any known format, or `-` for a pipe; may be repeated."),
+    ] = None
+    file_format: Annotated[
+        str | None,
+        Option("--format", help="Format of `-`: tsv, csv, parquet, nt, nq, ttl, trig [default: tsv, or csv]."),
+    ] = None
+    together: Annotated[
+        bool,
+        Option(
+            "--together",
+            help="Add all newcomers at once, so that each is a candidate for the others; needs more memory.",
+        ),
+    ] = False
+    on_unknown_relation: Annotated[
+        str, Option("--on-unknown-relation", help="A fact whose relation the model lacks: `error` or `skip`.")
+    ] = "error"
     reading: "ReadOptions"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files of facts, or `-`."""
+        return tuple(self.facts or ())
 
     def check(self, *others: str | None) -> None:
         """Refuse a format that does not exist or has no pipe to belong to, and standard input that is named twice."""
-        from newcomer.errors import OptionError, unknown_name
-
         sources = (*self.sources, *others)
         if sources.count(PIPE) > 1:
             raise OptionError(
@@ -61,8 +79,7 @@ class NewcomerFacts:
             )
         if self.file_format is None:
             return
-        if self.file_format not in PIPED_FORMATS:
-            raise unknown_name("format", self.file_format, PIPED_FORMATS)
+        check_name("format", self.file_format, PIPED_FORMATS)
         if PIPE not in sources:
             raise OptionError(
                 f"--format {self.file_format} is the format of standard input; the format of a file follows from its "
@@ -76,135 +93,98 @@ class NewcomerFacts:
         Facts are read and checked first. Those of a pipe are answered while they arrive, if all newcomers are queried
         and the pipe's format has one triple on each line.
         """
-        if not self.sources:
-            with loaded(run) as model:
-                yield KnownNewcomers(model, None, entities or None, self.together)
-            return
         pipe = Pipe(self.file_format) if self.sources == (PIPE,) else None
         if pipe is not None and pipe.can_stream and not entities and not self.together:
             with loaded(run) as model:
-                yield StreamedNewcomers(model, pipe, self.on_unknown_relation, self.reading)
+                yield Queried(model, self._streamed(model, pipe))
             return
-        with self.read(pipe) as triples, loaded(run) as model:
-            yield KnownNewcomers(model, self.batches(model, triples), entities or None, self.together)
+        with self.added(run, pipe) as (model, newcomers):
+            asked = list(dict.fromkeys(entities)) if entities else None
+            named = set() if newcomers is None or asked is None else newcomers.named(asked)
+            if not asked and not newcomers:
+                raise OptionError("there is no entity to query; give newcomers with --facts, or names with --entity")
+            for name in asked or ():
+                if name not in named and name not in model:
+                    problem = f"the entity {shown(name)} is in neither the model nor the facts"
+                    raise OptionError(f"{problem}; {CHECK_NAME}")
+            if newcomers is None:
+                yield Queried(model, iter([(model, asked or ())]))
+            else:
+                yield Queried(model, _batches(newcomers, asked, named, self.together))
+
+    def each(self, run: Path, entities: Sequence[str] | None) -> Iterator[tuple["Predictor", str]]:
+        """Every entity to query, with the model that has its batch of newcomers."""
+        with self.open(run, entities) as queried:
+            for model, names in queried.batches:
+                for name in names:
+                    yield model, name
 
     @contextmanager
-    def read(self, pipe: "Pipe | None" = None) -> Iterator["ReadTriples"]:
-        """The triples of all sources."""
-        with read_from(self.sources, self.file_format, self.reading, pipe) as triples:
-            yield triples
-
-    def batches(self, model: "Predictor", triples: "ReadTriples") -> "NewcomerBatches":
-        """The newcomers of facts that were read, checked."""
+    def added(self, run: Path, pipe: "Pipe | None" = None) -> Iterator[tuple["Predictor", "NewcomerBatches | None"]]:
+        """The model of a folder and the newcomers of the facts, checked; facts are read first."""
         from newcomer.predictor import FactError, NewcomerBatches
 
-        try:
-            found = NewcomerBatches(model, triples.named, self.on_unknown_relation)
-        except FactError as error:
-            raise triples.fault(error.place, str(error), _advice(error)) from None
-        _report_unknown(", ".join(map(called, self.sources)), found.skipped)
-        return found
+        with ExitStack() as stack:
+            triples = stack.enter_context(read_from(self.sources, self, pipe)) if self.sources else None
+            model = stack.enter_context(loaded(run))
+            if triples is None:
+                yield model, None
+                return
+            try:
+                found = NewcomerBatches(model, triples.named, self.on_unknown_relation)
+            except FactError as error:
+                raise triples.fault(error.place, str(error), _advice(error)) from None
+            _report_unknown(", ".join(map(called, self.sources)), found.skipped)
+            yield model, found
 
-
-@takes_read_options
-def _newcomer_facts(
-    *,
-    facts: FactsOption = None,
-    file_format: FormatOption = None,
-    together: TogetherOption = False,
-    on_unknown_relation: UnknownOption = "error",
-    reading: "ReadOptions",
-) -> NewcomerFacts:
-    return NewcomerFacts(tuple(facts or ()), file_format, together, on_unknown_relation, reading)
-
-
-@takes_read_options
-def _facts_of_one(
-    *,
-    facts: FactsOption = None,
-    file_format: FormatOption = None,
-    on_unknown_relation: UnknownOption = "error",
-    reading: "ReadOptions",
-) -> NewcomerFacts:
-    return NewcomerFacts(tuple(facts or ()), file_format, False, on_unknown_relation, reading)
-
-
-takes_newcomers = takes("newcomers", _newcomer_facts)
-takes_facts_of_one = takes("newcomers", _facts_of_one)  # for commands about one entity
-
-
-class KnownNewcomers:
-    """A loaded model, the newcomers of facts that were read, and which entities are queried."""
-
-    def __init__(
-        self, model: "Predictor", newcomers: "NewcomerBatches | None", entities: Sequence[str] | None, together: bool
-    ) -> None:
-        self.model, self._newcomers, self._together = model, newcomers, together
-        self._entities = None if entities is None else list(dict.fromkeys(entities))
-        self._named = set() if newcomers is None or entities is None else newcomers.named(entities)
-        self._check()
-
-    def _check(self) -> None:
-        from newcomer.errors import OptionError, shown
-
-        if not self._entities and not self._newcomers:
-            raise OptionError("there is no entity to query; give newcomers with --facts, or names with --entity")
-        for name in self._entities or ():
-            if name not in self._named and name not in self.model:
-                hint = "check the name, or give facts of it with --facts"
-                raise OptionError(f"the entity {shown(name)} is in neither the model nor the facts; {hint}")
-
-    def batches(self) -> Iterator[Batch]:
-        """Newcomers come batch by batch; an entity that the model has already is queried beside all newcomers."""
-        entities = self._entities
-        if self._newcomers is None:
-            yield self.model, entities or ()
-            return
-        if self._together:
-            batch = self._newcomers.together()
-            yield batch.model, batch.newcomers if entities is None else entities
-            return
-        for batch in self._newcomers.batches(None if entities is None else self._named):
-            yield batch.model, [name for name in batch.newcomers if entities is None or name in self._named]
-        others = [name for name in entities or () if name not in self._named]
-        if others:
-            yield self._newcomers.together().model, others
-
-
-class StreamedNewcomers:
-    """A loaded model, and newcomers out of standard input, queried as soon as a batch is complete."""
-
-    def __init__(self, model: "Predictor", pipe: "Pipe", on_unknown_relation: str, reading: "ReadOptions") -> None:
-        self.model, self._pipe, self._unknown, self._reading = model, pipe, on_unknown_relation, reading
-
-    def batches(self) -> Iterator[Batch]:
-        """The model with each batch, and all newcomers of the batch."""
+    def _streamed(self, model: "Predictor", pipe: "Pipe") -> Iterator[Batch]:
+        """The newcomers of standard input, each batch as soon as it is complete."""
         from newcomer.data.tables import ReadReport
-        from newcomer.errors import InputError
         from newcomer.predictor import FactError, NewcomerStream
 
-        report, stream = ReadReport(), NewcomerStream(self.model, self._unknown)
+        report, stream, place = ReadReport(), NewcomerStream(model, self.on_unknown_relation), called(PIPE)
         try:
-            for batch in stream.batches(self._facts(report)):
+            for batch in stream.batches(_piped(pipe, self.reading, report)):
                 yield batch.model, batch.newcomers
         except FactError as error:
-            raise InputError(called(PIPE), str(error), error.place, _advice(error)) from None
-        report_skipped(called(PIPE), report)
-        _report_unknown(called(PIPE), stream.skipped)
+            raise InputError(place, str(error), error.place, _advice(error)) from None
+        report_skipped(place, report)
+        _report_unknown(place, stream.skipped)
         if stream.facts == 0:
-            raise InputError(called(PIPE), "holds no triple", hint="give at least one head, relation and tail")
+            raise InputError(place, "holds no triple", hint="give at least one head, relation and tail")
 
-    def _facts(self, report: "ReadReport") -> Iterator[tuple[int, Triple | None]]:
-        from newcomer.data.numbered import numbered_rows
-        from newcomer.errors import InputError, shown
 
-        try:
-            for line, row in numbered_rows(self._pipe, self._pipe.path, self._reading, report):
-                if row is not None and not row[3]:
-                    raise InputError(PIPE, f"{shown(row[:3])} is labelled false", line, LABELLED_FALSE)
-                yield line, None if row is None else row[:3]
-        except InputError as error:
-            raise _as_called(PIPE, error) from None
+_facts = takes_read_options(NewcomerFacts)
+takes_newcomers = takes("newcomers", _facts)
+takes_facts_of_one = takes("newcomers", _facts, "together")  # for commands about one entity
+
+
+def _batches(
+    newcomers: "NewcomerBatches", entities: Sequence[str] | None, named: set[str], together: bool
+) -> Iterator[Batch]:
+    """Newcomers come batch by batch; an entity that the model has already is queried beside all newcomers."""
+    if together:
+        batch = newcomers.together()
+        yield batch.model, batch.newcomers if entities is None else entities
+        return
+    for batch in newcomers.batches(None if entities is None else named):
+        yield batch.model, [name for name in batch.newcomers if entities is None or name in named]
+    others = [name for name in entities or () if name not in named]
+    if others:
+        yield newcomers.together().model, others
+
+
+def _piped(pipe: "Pipe", reading: "ReadOptions", report: "ReadReport") -> Iterator[tuple[int, Triple | None]]:
+    """The triples of standard input, each with its line."""
+    from newcomer.data.numbered import numbered_rows
+
+    try:
+        for line, row in numbered_rows(pipe, pipe.path, reading, report):
+            if row is not None and not row[3]:
+                raise InputError(PIPE, f"{shown(row[:3])} is labelled false", line, LABELLED_FALSE)
+            yield line, None if row is None else row[:3]
+    except InputError as error:
+        raise _as_called(PIPE, error) from None
 
 
 class Pipe:
@@ -285,14 +265,21 @@ class ReadTriples:
             place -= count
         raise IndexError(place)
 
+    def check_relation(self, model: "Predictor", place: int, relation: str) -> None:
+        """Refuse one of the triples whose relation the model lacks."""
+        from newcomer.predictor import check_relations
+
+        try:
+            check_relations(model, [relation])
+        except OptionError as error:
+            raise self.fault(place, str(error)) from None
+
 
 @contextmanager
-def read_from(
-    sources: Sequence[str], file_format: str | None, reading: "ReadOptions", pipe: Pipe | None = None
-) -> Iterator[ReadTriples]:
+def read_from(sources: Sequence[str], newcomers: NewcomerFacts, pipe: Pipe | None = None) -> Iterator[ReadTriples]:
     """True triples by name, of all files one after the other; `-` is everything that standard input gives."""
     from newcomer.data.tables import joined
-    from newcomer.errors import shown
+    from newcomer.data.triples import read_triples
 
     with tempfile.TemporaryDirectory() as folder:
         files: list[tuple[str, Path, int]] = []
@@ -300,13 +287,17 @@ def read_from(
         for source in sources:
             path = Path(source)
             if source == PIPE:
-                pipe = pipe or Pipe(file_format)
+                pipe = pipe or Pipe(newcomers.file_format)
                 path = Path(folder) / pipe.path
                 with path.open("wb") as file:  # some formats are read twice, or from their end
                     shutil.copyfileobj(pipe, file)
-            parts.append(_read(source, path, reading, sum(part.report.anonymous for part in parts)))
+            try:
+                parts.append(read_triples(path, newcomers.reading, sum(part.report.anonymous for part in parts)))
+            except InputError as error:
+                raise _as_called(source, error) from None
+            report_skipped(called(source), parts[-1].report)
             files.append((source, path, len(parts[-1])))
-        triples = ReadTriples(tuple(files), reading, joined(parts))
+        triples = ReadTriples(tuple(files), newcomers.reading, joined(parts))
         labels = triples.named.triples.labels
         if labels is not None and not labels.all():
             place = int(labels.argmin())
@@ -314,23 +305,8 @@ def read_from(
         yield triples
 
 
-def _read(source: str, path: Path, reading: "ReadOptions", anonymous: int) -> "NamedTriples":
-    """The triples of a file; lines left out are reported."""
-    from newcomer.data.triples import read_triples
-    from newcomer.errors import InputError
-
-    try:
-        named = read_triples(path, reading, anonymous)
-    except InputError as error:
-        raise _as_called(source, error) from None
-    report_skipped(called(source), named.report)
-    return named
-
-
 def _as_called(source: str, error: "InputError") -> "InputError":
     """The error with the place as the user calls it."""
-    from newcomer.errors import InputError
-
     return InputError(called(source), error.problem, error.line, error.hint)
 
 

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
+
+from newcomer.errors import OptionError
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
+    from newcomer.data.cut import FactsCut
 
 
 def at_least(least: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
     """The check of a number, in our own words: a wrong one is answered with one sentence, not with the usage."""
 
     def check(option: typer.CallbackParam, value: int | None) -> int | None:
-        from newcomer.errors import OptionError
-
         if value is not None and value < least:
             raise OptionError(f"{option.opts[0]} is {value}, but must be an integer from {least}")
         return value
@@ -25,98 +27,56 @@ def at_least(least: int) -> Callable[[typer.CallbackParam, int | None], int | No
 
 
 DataArgument = Annotated[
-    str, typer.Argument(metavar="DATA", help="A folder or file, or a name that `newcomer data list` shows.")
+    str, Argument(metavar="DATA", help="A folder or file, or a name that `newcomer data list` shows.")
 ]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained model.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-LinesOption = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each result.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
-SeedOption = Annotated[int, typer.Option("--seed", callback=at_least(0), help="Seed of everything drawn.")]
-ConfigSeedOption = Annotated[
-    int | None, typer.Option("--seed", callback=at_least(0), help="Seed of everything drawn [default: 0].")
+RunArgument = Annotated[Path, Argument(metavar="RUN", help="The folder of a trained model.")]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
+Lines = Annotated[bool, Option("--json", help="Print one line of JSON for each result.")]
+Force = Annotated[bool, Option("--force", help="Replace the output if it exists.")]
+Seed = Annotated[int, Option("--seed", callback=at_least(0), help="Seed of everything drawn.")]
+ConfigSeed = Annotated[
+    int | None, Option("--seed", callback=at_least(0), help="Seed of everything drawn [default: 0].")
 ]
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option("--threads", callback=at_least(1), help="Threads [default: all cores]; the result is the same."),
+Threads = Annotated[
+    int | None, Option("--threads", callback=at_least(1), help="Threads [default: all cores]; the result is the same.")
 ]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]
-RulesOption = Annotated[
-    Path | None, typer.Option("--rules", help="A rule file [default: mine the observed graph now].")
-]
-WalkedFactsOption = Annotated[
+Device = Annotated[str, Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]
+Rules = Annotated[Path | None, Option("--rules", help="A rule file [default: mine the observed graph now].")]
+WalkedFacts = Annotated[
     str,
-    typer.Option(
+    Option(
         "--facts",
         help="The facts that rules are applied to: `own` (seen entities by observed facts, newcomers by their own) or "
         "`known` (all: newcomers can be reached from seen entities, and answers depend on who else arrived).",
     ),
 ]
-ChangesOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")
+Changes = Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")]
+Data = Annotated[str | None, Option("--data", help="The data set [default: the one trained on, found by its name].")]
+AnyData = Annotated[bool, Option("--any-data", help="Allow another data set than the one trained on.")]
+Entity = Annotated[
+    list[str] | None, Option("--entity", help="Entity to query; may be repeated [default: all newcomers of --facts].")
 ]
-KnownFactsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--known-facts", metavar="N", callback=at_least(1), help="Cut every newcomer to N of its facts [default: all]."
-    ),
-]
-KnownFactsSeedOption = Annotated[
-    int | None,
-    typer.Option("--known-facts-seed", callback=at_least(0), help="Seed that draws the N facts [default: 0]."),
-]
-DataOption = Annotated[
-    str | None, typer.Option("--data", help="The data set [default: the one trained on, found by its name].")
-]
-AnyDataOption = Annotated[bool, typer.Option("--any-data", help="Allow another data set than the one trained on.")]
-FilterOption = Annotated[
-    str | None, typer.Option("--filter", help="known (the data set's facts) or full [default: known].")
-]
-FullOption = Annotated[
-    str | None, typer.Option("--full-graph", metavar="GRAPH", help="The original graph with all true facts.")
-]
-CandidatesOption = Annotated[str | None, typer.Option("--candidates", help="all or seen entities [default: all].")]
-TiesOption = Annotated[
-    str | None, typer.Option("--ties", help="Rank of a tie: mean, optimistic or pessimistic [default: mean].")
-]
-FactsOption = Annotated[
-    list[str] | None,
-    typer.Option("--facts", help="A file of newcomers' facts in any known format, or `-` for a pipe; may be repeated."),
-]
-FormatOption = Annotated[
-    str | None,
-    typer.Option("--format", help="Format of `-`: tsv, csv, parquet, nt, nq, ttl, trig [default: tsv, or csv]."),
-]
-EntityOption = Annotated[
-    list[str] | None,
-    typer.Option("--entity", help="Entity to query; may be repeated [default: all newcomers of --facts]."),
-]
-TogetherOption = Annotated[
-    bool,
-    typer.Option(
-        "--together", help="Add all newcomers at once, so that each is a candidate for the others; needs more memory."
-    ),
-]
-UnknownOption = Annotated[
-    str, typer.Option("--on-unknown-relation", help="A fact whose relation the model lacks: `error` or `skip`.")
-]
-TopOption = Annotated[int, typer.Option("--top", help="How many of the best to give.")]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", help="Write a file instead of printing: .parquet, .tsv or .jsonl.")
-]
+Top = Annotated[int, Option("--top", help="How many of the best to give.")]
+Out = Annotated[Path | None, Option("--out", help="Write a file instead of printing: .parquet, .tsv or .jsonl.")]
 
 
-def takes(name: str, group: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options of ``group``; what the group makes of them reaches it as the argument ``name``."""
+def takes(name: str, group: Callable[..., Any], *without: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options of ``group``, but for those left out.
+
+    What the group makes of them reaches the command as the argument ``name``. A dataclass is a group, too.
+    """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        own, offered = signature(command), signature(group)
+        own = signature(command)
+        parameters = signature(group).parameters
+        offered = {key: one.replace(kind=one.KEYWORD_ONLY) for key, one in parameters.items() if key not in without}
 
         def run(**given: Any) -> Any:
-            chosen = {option: given.pop(option) for option in offered.parameters}
+            chosen = {option: given.pop(option) for option in offered}
             return command(**given, **{name: group(**chosen)})
 
-        parameters = [p for p in own.parameters.values() if p.name != name]
-        run.__signature__ = own.replace(parameters=[*parameters, *offered.parameters.values()])  # type: ignore[attr-defined]
+        kept = [p for p in own.parameters.values() if p.name != name]
+        run.__signature__ = own.replace(parameters=[*kept, *offered.values()])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         return run
@@ -127,23 +87,21 @@ def takes(name: str, group: Callable[..., Any]) -> Callable[[Callable[..., Any]]
 def _read_options(
     *,
     delimiter: Annotated[
-        str | None,
-        typer.Option("--delimiter", help="Character between columns (or: tab, comma, semicolon, pipe, space)."),
+        str | None, Option("--delimiter", help="Character between columns (or: tab, comma, semicolon, pipe, space).")
     ] = None,
     header: Annotated[
-        bool | None,
-        typer.Option("--header/--no-header", help="Whether the first line is a header [default: find out]."),
+        bool | None, Option("--header/--no-header", help="Whether the first line is a header [default: find out].")
     ] = None,
-    quote: Annotated[str, typer.Option("--quote", help="Character that encloses names, or `none`.")] = '"',
+    quote: Annotated[str, Option("--quote", help="Character that encloses names, or `none`.")] = '"',
     columns: Annotated[
         str | None,
-        typer.Option("--columns", help="Columns by position, as in head,relation,tail,label; `_` for one to ignore."),
+        Option("--columns", help="Columns by position, as in head,relation,tail,label; `_` for one to ignore."),
     ] = None,
     on_bad_line: Annotated[
-        str, typer.Option("--on-bad-line", help="What to do with a line that cannot be read: `error` or `skip`.")
+        str, Option("--on-bad-line", help="What to do with a line that cannot be read: `error` or `skip`.")
     ] = "error",
     literals: Annotated[
-        str, typer.Option("--literals", help="RDF literals: `skip` (counted) or `keep` as entities.")
+        str, Option("--literals", help="RDF literals: `skip` (counted) or `keep` as entities.")
     ] = "skip",
 ) -> "ReadOptions":
     from newcomer.data.options import ReadOptions, parse_delimiter
@@ -159,3 +117,29 @@ def _read_options(
 
 
 takes_read_options = takes("reading", _read_options)
+
+
+def _cut(
+    *,
+    known_facts: Annotated[
+        int | None,
+        Option(
+            "--known-facts",
+            metavar="N",
+            callback=at_least(1),
+            help="Cut every newcomer to N of its facts [default: all].",
+        ),
+    ] = None,
+    known_facts_seed: Annotated[
+        int | None, Option("--known-facts-seed", callback=at_least(0), help="Seed that draws the N facts [default: 0].")
+    ] = None,
+) -> "FactsCut | None":
+    """How newcomers are cut, where that was asked for."""
+    from newcomer.data.cut import FactsCut
+
+    if known_facts is None and known_facts_seed is not None:
+        raise OptionError("--known-facts-seed draws the facts that newcomers keep; say how many with --known-facts")
+    return None if known_facts is None else FactsCut(known_facts, known_facts_seed or 0)
+
+
+takes_cut = takes("cut", _cut)

@@ -1,17 +1,29 @@
 """``newcomer predict``, ``suggest`` and ``explain``: a trained model queried about newcomers."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from newcomer.cli.answer_files import ANSWERS, SUGGESTIONS, Found, answer_writer, in_words, line
+from newcomer.cli import options
+from newcomer.cli.answer_files import (
+    ANSWERS,
+    SUGGESTIONS,
+    Found,
+    check_answer_file,
+    fact_of,
+    give_answers,
+    in_words,
+    line,
+)
 from newcomer.cli.common import print_line
-from newcomer.cli.newcomers import NewcomerFacts, Queried, ReadTriples, read_from, takes_newcomers
-from newcomer.cli.options import EntityOption, ForceOption, LinesOption, OutOption, RunArgument, TopOption, takes
+from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_newcomers
+from newcomer.cli.options import takes
+from newcomer.errors import OptionError, shown
 
 if TYPE_CHECKING:
     from newcomer.predictor import Answer, Predictor, Suggestion
@@ -68,15 +80,21 @@ def _about(entity: str, relation: str, heads: bool, rank: int) -> dict[str, Any]
 class Wanted:
     """The queries to answer, as the options state them."""
 
-    relations: Sequence[str] | None
-    entities: Sequence[str] | None
-    heads: bool
-    file: str | None
+    relations: Annotated[
+        list[str] | None,
+        Option("--relation", help="The relation to complete; may be repeated [default: the likeliest of all]."),
+    ] = None
+    entities: options.Entity = None
+    heads: Annotated[bool, Option("--heads", help="Query the heads, (?, relation, entity), instead of the tails.")] = (
+        False
+    )
+    file: Annotated[
+        str | None,
+        Option("--questions", help="A file of triples with `?` for the missing end, or `-`; see --relation."),
+    ] = None
 
     def check(self) -> None:
         """Refuse options that contradict each other."""
-        from newcomer.errors import OptionError
-
         if self.file is None:
             if self.heads and not self.relations:
                 raise OptionError("--heads queries the heads of a relation; name the relation with --relation")
@@ -88,118 +106,95 @@ class Wanted:
         return [Query(name, relation, self.heads) for relation in self.relations or ()] or [AnyQuery(name)]
 
 
-def _wanted(
-    *,
-    relation: Annotated[
-        list[str] | None,
-        typer.Option("--relation", help="The relation to complete; may be repeated [default: the likeliest of all]."),
-    ] = None,
-    entity: EntityOption = None,
-    heads: Annotated[
-        bool, typer.Option("--heads", help="Query the heads, (?, relation, entity), instead of the tails.")
-    ] = False,
-    questions: Annotated[
-        str | None,
-        typer.Option("--questions", help="A file of triples with `?` for the missing end, or `-`; see --relation."),
-    ] = None,
-) -> Wanted:
-    return Wanted(relation, entity, heads, questions)
-
-
-takes_queries = takes("wanted", _wanted)
+takes_queries = takes("wanted", Wanted)
 
 
 @takes_newcomers
 @takes_queries
 def predict(
-    run: RunArgument,
-    top: TopOption = 10,
-    as_json: LinesOption = False,
-    out: OutOption = None,
-    force: ForceOption = False,
+    run: options.RunArgument,
+    top: options.Top = 10,
+    as_json: options.Lines = False,
+    out: options.Out = None,
+    force: options.Force = False,
     *,
     wanted: Wanted,
     newcomers: NewcomerFacts,
 ) -> None:
     """The likely answers to (entity, relation, ?), each with its best reason; without a relation, to any query."""
     newcomers.check(wanted.file)
-    with answer_writer(out, as_json, force, ANSWERS) as write, _queries(wanted, run, newcomers) as queries:
-        for model, query in queries:
-            write(str(query), query.found(model, top))
+    check_answer_file(out, as_json, force, "answers")
+    queries = _queries(wanted, run, newcomers)
+    give_answers(((str(query), query.found(model, top)) for model, query in queries), out, as_json, ANSWERS)
 
 
 @takes_newcomers
 def suggest(
-    run: RunArgument,
-    entity: EntityOption = None,
-    top: TopOption = 20,
-    as_json: LinesOption = False,
-    out: OutOption = None,
-    force: ForceOption = False,
+    run: options.RunArgument,
+    entity: options.Entity = None,
+    top: options.Top = 20,
+    as_json: options.Lines = False,
+    out: options.Out = None,
+    force: options.Force = False,
     *,
     newcomers: NewcomerFacts,
 ) -> None:
     """The facts that are most likely missing, over all relations, each with its best reason."""
     newcomers.check()
-    with answer_writer(out, as_json, force, SUGGESTIONS) as write, newcomers.open(run, entity) as queried:
-        for model, names in queried.batches():
-            for name in names:
-                found = model.suggest(name, top)
-                write(str(AnyQuery(name)), [({"entity": name, "rank": n}, one) for n, one in enumerate(found, start=1)])
+    check_answer_file(out, as_json, force, "answers")
+    facts = ((name, model.suggest(name, top)) for model, name in newcomers.each(run, entity))
+    answers = (
+        (str(AnyQuery(name)), [({"entity": name, "rank": n}, one) for n, one in enumerate(found, start=1)])
+        for name, found in facts
+    )
+    give_answers(answers, out, as_json, SUGGESTIONS)
 
 
 @takes_newcomers
 @takes_queries
 def explain(
-    run: RunArgument,
-    top: TopOption = 3,
-    as_json: LinesOption = False,
+    run: options.RunArgument,
+    top: options.Top = 3,
+    as_json: options.Lines = False,
     *,
     wanted: Wanted,
     newcomers: NewcomerFacts,
 ) -> None:
     """The best answers in words: rules with their premises, the facts with most weight, and the one that decides."""
     newcomers.check(wanted.file)
-    with _queries(wanted, run, newcomers) as queries:
-        for model, query in queries:
-            for about, answer in query.found(model, top):
-                if as_json:
-                    print_line(_in_full(about, answer))
-                    continue
-                typer.echo(f"{in_words(_fact(about, answer))}, probability {answer.probability:.2f}")
-                for sentence in _sentences(answer, top):
-                    typer.echo(f"  {sentence}")
+    for model, query in _queries(wanted, run, newcomers):
+        for about, answer in query.found(model, top):
+            if as_json:
+                print_line(_in_full(about, answer))
+                continue
+            typer.echo(f"{in_words(fact_of(about, answer))}, probability {answer.probability:.2f}")
+            for sentence in _sentences(answer, top):
+                typer.echo(f"  {sentence}")
 
 
-@contextmanager
-def _queries(
-    wanted: Wanted, run: Path, newcomers: NewcomerFacts
-) -> "Iterator[Iterator[tuple[Predictor, Query | AnyQuery]]]":
+def _queries(wanted: Wanted, run: Path, newcomers: NewcomerFacts) -> "Iterator[tuple[Predictor, Query | AnyQuery]]":
     """Every query with the model that has the newcomers it is about; an unknown relation is found before the first."""
     from newcomer.predictor import check_relations
 
     wanted.check()
     with ExitStack() as stack:
-        file = None
-        if wanted.file is not None:
-            file = stack.enter_context(read_from([wanted.file], newcomers.file_format, newcomers.reading))
+        file = None if wanted.file is None else stack.enter_context(read_from([wanted.file], newcomers))
         listed = None if file is None else _listed(file)
         queried = stack.enter_context(newcomers.open(run, wanted.entities if listed is None else list(listed)))
         check_relations(queried.model, wanted.relations or ())
         if file is not None and listed is not None:
-            _check_listed(queried, file, listed)
-        yield (
-            (model, query)
-            for model, names in queried.batches()
-            for name in names
-            for query in (wanted.of(name) if listed is None else listed[name])
-        )
+            known = set(queried.model.relations)
+            strange = (one for many in listed.values() for one in many if one.relation not in known)
+            for query in sorted(strange, key=lambda one: one.place):
+                file.check_relation(queried.model, query.place, query.relation)
+        for model, names in queried.batches:
+            for name in names:
+                for one in wanted.of(name) if listed is None else listed[name]:
+                    yield model, one
 
 
 def _listed(file: ReadTriples) -> dict[str, list[Query]]:
     """The queries of a file by the entity they are about."""
-    from newcomer.errors import shown
-
     found: dict[str, list[Query]] = {}
     for place, (head, relation, tail) in enumerate(file.rows()):
         if (head == ASKED) == (tail == ASKED):
@@ -210,42 +205,15 @@ def _listed(file: ReadTriples) -> dict[str, list[Query]]:
     return found
 
 
-def _check_listed(queried: Queried, file: ReadTriples, listed: dict[str, list[Query]]) -> None:
-    """Refuse the first query along a relation that the model lacks."""
-    from newcomer.errors import OptionError
-    from newcomer.predictor import check_relations
-
-    known = set(queried.model.relations)
-    for query in sorted((one for many in listed.values() for one in many), key=lambda one: one.place):
-        if query.relation not in known:
-            try:
-                check_relations(queried.model, [query.relation])
-            except OptionError as error:
-                raise file.fault(query.place, str(error)) from None
-
-
-def _fact(about: dict[str, Any], answer: "Answer | Suggestion") -> tuple[str, str, str]:
-    """The fact that an answer states."""
-    from newcomer.predictor import Answer
-
-    if not isinstance(answer, Answer):
-        return answer.fact
-    ends = (answer.entity, about["entity"]) if about["asked"] == "head" else (about["entity"], answer.entity)
-    return ends[0], about["relation"], ends[1]
-
-
 def _in_full(about: dict[str, Any], answer: "Answer | Suggestion") -> dict[str, Any]:
     because = answer.because
     return {
         **line(about, answer),
         "parts": because.parts,
-        "chains": [{"facts": [list(fact) for fact in one.facts], "loss": one.loss} for one in because.chains],
-        "weighed": [{"fact": list(one.fact), "share": one.share} for one in because.weighed],
-        "similar": [
-            {"answer": one.answer, "share": one.share, "facts": [list(fact) for fact in one.facts]}
-            for one in because.similar[:MOST_SIMILAR]
-        ],
-        "without": None if because.without is None else list(because.without),
+        "chains": [vars(one) for one in because.chains],
+        "weighed": [vars(one) for one in because.weighed],
+        "similar": [vars(one) for one in because.similar[:MOST_SIMILAR]],
+        "without": because.without,
     }
 
 

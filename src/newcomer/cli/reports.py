@@ -28,8 +28,7 @@ def print_report(report: "Report") -> None:
     title = f"{report['dataset']}: {named}, seed {report['seed']}{cut_in_words(report['known_facts'])}"
     is_ranking = report["filter"] is not None
     measures = MEASURES if is_ranking else CLASS_MEASURES
-    rows = _ranking_rows(report) if is_ranking else _classification_rows(report)
-    print_table(title, ("", *measures.values()), rows)
+    print_table(title, ("", *measures.values()), _rows(report, measures))
     print_cut_note(report["known_facts"])
     _print_ranking_notes(report) if is_ranking else _print_classification_notes(report)
     if is_ranking and report["also"] is not None:
@@ -46,23 +45,20 @@ def print_cut_note(found: Mapping[str, int] | None) -> None:
         typer.echo(f"{found['kept']:,} of {everything:,} auxiliary facts are known, drawn by seed {found['seed']}")
 
 
-def _ranking_rows(report: "Report") -> list[Sequence[str]]:
+def _rows(report: "Report", measures: Mapping[str, str]) -> list[Sequence[str]]:
+    if measures is CLASS_MEASURES:
+        return [("model", *cells_of(report["metrics"], measures)), _interval_row(report["intervals"], measures)]
     asked = [("model", report), *(("model", other) for other in [report["also"]] if other)]
     asked += [("embedding alone", embedding) for embedding in report["embedding"]]
     asked += [("rules alone", rules) for rules in report["rules"]]
     asked += [(f"model, {seen['queries']:,} queries about seen entities", seen) for seen in report["seen"]]
     rows: list[Sequence[str]] = []
     for who, figures in asked:
-        rows.append((f"{who}, {figures['filter']} filter", *cells_of(figures["metrics"], MEASURES)))
-        rows.append(_interval_row(figures["intervals"], MEASURES))
+        rows.append((f"{who}, {figures['filter']} filter", *cells_of(figures["metrics"], measures)))
+        rows.append(_interval_row(figures["intervals"], measures))
     if report["ceiling"] is not None:
-        rows.append(("ceiling of the known filter", *cells_of(report["ceiling"]["metrics"], MEASURES)))
+        rows.append(("ceiling of the known filter", *cells_of(report["ceiling"]["metrics"], measures)))
     return rows
-
-
-def _classification_rows(report: "Report") -> list[Sequence[str]]:
-    cells = cells_of(report["metrics"], CLASS_MEASURES)
-    return [("model", *cells), _interval_row(report["intervals"], CLASS_MEASURES)]
 
 
 def cells_of(metrics: Mapping[str, float | None], measures: Mapping[str, str]) -> tuple[str, ...]:
@@ -77,13 +73,14 @@ def figure(name: str, value: float | None) -> str:
     return f"{value:z,.1f}" if name == "mr" else f"{100 * value:z.1f}"
 
 
+def between(name: str, interval: Mapping[str, float]) -> str:
+    """The ends of an interval of a figure."""
+    return f"{figure(name, interval['low'])} to {figure(name, interval['high'])}"
+
+
 def _interval_row(intervals: Mapping[str, Any], measures: Mapping[str, str]) -> Sequence[str]:
     level = next(iter(intervals.values()))["level"]
-    ends = [intervals.get(name) for name in measures]
-    cells = [
-        "" if end is None else f"{figure(name, end['low'])} to {figure(name, end['high'])}"
-        for name, end in zip(measures, ends, strict=True)
-    ]
+    cells = [between(name, intervals[name]) if intervals.get(name) else "" for name in measures]
     return (f"  {100 * level:g} % interval", *cells)
 
 
@@ -94,10 +91,7 @@ def _print_ranking_notes(report: "Report") -> None:
         count = f"{report['unknown_relation_queries']:,}"
         typer.echo(f"the model does not have the relation of {count} queries: their candidates all tie")
     _print_training_note(report)
-    _print_calibration(report["calibration"])
-
-
-def _print_calibration(found: Mapping[str, Any]) -> None:
+    found = report["calibration"]
     parts = [("ten best answers", found["shown"]), ("first answers", found["first"])]
     parts += [(f"  of those with {one['group']} known facts", one["first"]) for one in found["known_facts"]]
     _print_probabilities(parts, ("answers", "right"), found["calibrated"])
@@ -134,24 +128,15 @@ def _print_training_note(report: "Report") -> None:
 
 
 def _print_breakdowns(rows: Sequence[Mapping[str, Any]], is_ranking: bool, under: str = "") -> None:
-    for name in dict.fromkeys(row["by"] for row in rows):
-        _print_breakdown(f"By {name}{under}", [row for row in rows if row["by"] == name], is_ranking)
+    columns = ("queries", "share", *MEASURES, "lost") if is_ranking else ("triples", "true", "accuracy")
+    names = {**MEASURES, "lost": "share of the loss"}
+    for by in dict.fromkeys(row["by"] for row in rows):
+        found = [row for row in rows if row["by"] == by]
+        cells = [(row["group" if is_ranking else "relation"], *(_cell(n, row[n]) for n in columns)) for row in found]
+        more = f", {MOST_ROWS} of {len(found):,}" if len(found) > MOST_ROWS else ""
+        titles = ("", *(names.get(name, name) for name in columns))
+        print_table(f"By {by}{under}{more}", titles, cells[:MOST_ROWS])
 
 
-def _print_breakdown(title: str, rows: Sequence[Mapping[str, Any]], is_ranking: bool) -> None:
-    shown = rows[:MOST_ROWS]
-    more = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
-    if is_ranking:
-        titles: tuple[str, ...] = ("", "queries", "share", *MEASURES.values(), "share of the loss")
-        cells: list[Sequence[object]] = [
-            (row["group"], row["queries"], _percent(row["share"]), *cells_of(row, MEASURES), _percent(row["lost"]))
-            for row in shown
-        ]
-    else:
-        titles = ("", "triples", "true", "accuracy")
-        cells = [(row["relation"], row["triples"], row["true"], _percent(row["accuracy"])) for row in shown]
-    print_table(f"{title}{more}", titles, cells)
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
+def _cell(name: str, value: float | None) -> object:
+    return value if name in ("queries", "triples", "true") else figure(name, value)

@@ -1,14 +1,19 @@
 """``newcomer reproduce``: the paper's tables made again, cell by cell, and the page of results."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+from newcomer.cli import options
 from newcomer.cli.common import print_table
-from newcomer.cli.options import ChangesOption, DeviceOption, ThreadsOption, at_least
+from newcomer.cli.options import at_least
 from newcomer.cli.reports import figure
+from newcomer.cli.train import watching
+from newcomer.errors import DatasetError, InputError, NewcomerError
 
 if TYPE_CHECKING:
     from newcomer.reproduction.cells import CellRunner
@@ -25,44 +30,39 @@ FAILED = 1
 def reproduce(
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="WHAT",
             help="statistics, classification, link-prediction, ablation, decoders, unseen-share or other-graphs; "
             "`report` writes the page of results anew and runs nothing.",
         ),
     ],
     protocol: Annotated[
-        str | None,
-        typer.Option("--protocol", help="inductive, refreshed or transductive, for all [default: as planned]."),
+        str | None, Option("--protocol", help="inductive, refreshed or transductive, for all [default: as planned].")
     ] = None,
     seeds: Annotated[
-        int | None,
-        typer.Option("--seeds", callback=at_least(1), help="Seeds of each trained model [default: as planned]."),
+        int | None, Option("--seeds", callback=at_least(1), help="Seeds of each trained model [default: as planned].")
     ] = None,
-    device: DeviceOption = "auto",
+    device: options.Device = "auto",
     data_root: Annotated[
         Path | None,
-        typer.Option(
-            "--data-root", metavar="FOLDER", help="Where the published data sets are [default: NEWCOMER_DATA]."
-        ),
+        Option("--data-root", metavar="FOLDER", help="Where the published data sets are [default: NEWCOMER_DATA]."),
     ] = None,
-    results: Annotated[Path, typer.Option("--results", metavar="FOLDER", help="Where results go.")] = RESULTS,
+    results: Annotated[Path, Option("--results", metavar="FOLDER", help="Where results go.")] = RESULTS,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="FILE", help=f"The page [default: docs/{PAGE}, or {PAGE} in other --results]."),
+        Option("--page", metavar="FILE", help=f"The page [default: docs/{PAGE}, or {PAGE} in other --results]."),
     ] = None,
     only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="TEXT", help="Only cells with this in their name; may be repeated."),
+        list[str] | None, Option("--only", metavar="TEXT", help="Only cells with this in their name; may be repeated.")
     ] = None,
-    changes: ChangesOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and which are done; run nothing.")] = False,
-    threads: ThreadsOption = None,
+    changes: options.Changes = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="List the cells and which are done; run nothing.")] = False,
+    threads: options.Threads = None,
 ) -> None:
     """Run what a table of the paper needs, and write it down; finished cells are skipped, a killed run goes on."""
     from newcomer.reproduction.plans import chosen_cells, load_plan
 
-    place = page if page is not None else _page_of(results)
+    place = page or (RESULTS.parent / PAGE if results == RESULTS else results / PAGE)
     if what == REPORT:
         _write_page(results, place)
         return
@@ -76,12 +76,7 @@ def reproduce(
     _print_unfinished(left, failed, len(cells))
 
 
-def _page_of(results: Path) -> Path:
-    return RESULTS.parent / PAGE if results == RESULTS else results / PAGE
-
-
 def _write_page(results: Path, page: Path) -> None:
-    from newcomer.errors import InputError
     from newcomer.files import looking_at
     from newcomer.reproduction.page import write_page
 
@@ -94,7 +89,6 @@ def _write_page(results: Path, page: Path) -> None:
 
 
 def _workshop(results: Path, data_root: Path | None, device: str, threads: int | None) -> "CellRunner":
-    from newcomer.errors import DatasetError
     from newcomer.models.device import choose_device
     from newcomer.reproduction.cells import CellRunner
     from newcomer.reproduction.sources import Sources
@@ -102,29 +96,21 @@ def _workshop(results: Path, data_root: Path | None, device: str, threads: int |
     choose_device(device)
     if data_root is not None and not data_root.is_dir():
         raise DatasetError(f"{data_root}: is not a folder; name the one that holds fb15k-subject-10 and the others")
-    return CellRunner(results, Sources(data_root), device, threads, notify=_say)
-
-
-def _say(sentence: str) -> None:
-    typer.echo(f"  {sentence}", err=True)
+    return CellRunner(
+        results, Sources(data_root), device, threads, notify=lambda sentence: typer.echo(f"  {sentence}", err=True)
+    )
 
 
 def _print_cells(workshop: "CellRunner", cells: "Sequence[Cell]") -> None:
-    rows = []
-    for cell in cells:
-        standing = workshop.status(cell)
-        rows.append((cell.name, standing.state, standing.why))
+    standings = [(cell.name, workshop.status(cell)) for cell in cells]
+    rows = [(name, standing.state, standing.why) for name, standing in standings]
     print_table(f"{len(cells)} cells", ("cell", "state", "why"), rows)
-    counts = ", ".join(
-        f"{sum(row[1] == state for row in rows)} {state}" for state in dict.fromkeys(row[1] for row in rows)
-    )
-    typer.echo(counts)
+    counts = Counter(state for _, state, _ in rows)
+    typer.echo(", ".join(f"{count} {state}" for state, count in counts.items()))
 
 
 def _run_all(workshop: "CellRunner", cells: "Sequence[Cell]") -> tuple[dict[str, str], dict[str, str]]:
     """Run what is not done; gives what could not be run and what went wrong, by name, with the reason."""
-    from newcomer.cli.train import watching
-    from newcomer.errors import NewcomerError
     from newcomer.reproduction.cells import ABSENT, BUSY, CHANGED, DONE
 
     left: dict[str, str] = {}
@@ -166,12 +152,8 @@ def _in_short(result: "Result") -> str:
 
 def _print_unfinished(left: dict[str, str], failed: dict[str, str], total: int) -> None:
     for words, names in (("not run", left), ("failed", failed)):
-        by_reason: dict[str, list[str]] = {}
-        for name, why in names.items():
-            by_reason.setdefault(why, []).append(name)
-        for why, same in by_reason.items():
-            typer.echo(f"{words} ({len(same)} of {total}): {why}")
-            for name in same:
-                typer.echo(f"  {name}")
+        for why in dict.fromkeys(names.values()):
+            same = [name for name, reason in names.items() if reason == why]
+            typer.echo("\n  ".join([f"{words} ({len(same)} of {total}): {why}", *same]))
     if failed:
         raise typer.Exit(FAILED)

@@ -4,39 +4,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+from newcomer.cli import options
 from newcomer.cli.common import load, print_json, print_table, progress
-from newcomer.cli.evaluate import facts_cut
-from newcomer.cli.options import (
-    DataArgument,
-    ForceOption,
-    JsonOption,
-    KnownFactsOption,
-    KnownFactsSeedOption,
-    RulesOption,
-    SeedOption,
-    ThreadsOption,
-    WalkedFactsOption,
-    at_least,
-    takes_read_options,
-)
+from newcomer.cli.options import at_least, takes_cut, takes_read_options
 from newcomer.cli.reports import print_cut_note
 from newcomer.cli.rules import check_rule_file, facts_for, print_best, rules_for
+from newcomer.errors import OptionError, check_name, shown
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
+    from newcomer.data.cut import FactsCut
     from newcomer.graph import Vocabulary
     from newcomer.rules.rule import RuleSet
 
 app = typer.Typer(help="Rule files: look at, convert, measure.", no_args_is_help=True, rich_markup_mode=None)
 
 RulesArgument = Annotated[
-    Path, typer.Argument(metavar="RULES", help="A rule file that `newcomer mine` wrote, or a trained model.")
+    Path, Argument(metavar="RULES", help="A rule file that `newcomer mine` wrote, or a trained model.")
 ]
 
 
 @app.command()
-def show(rules: RulesArgument, as_json: JsonOption = False) -> None:
+def show(rules: RulesArgument, as_json: options.Json = False) -> None:
     """Count the rules of a file or a model by kind and confidence."""
     import numpy as np
 
@@ -50,26 +41,23 @@ def show(rules: RulesArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"rules": len(found), "relations": len(relations), "kinds": kinds, "pca_at_least": confident})
         return
-    rows = [("rules", len(found)), ("relations named", len(relations))]
-    rows += [(f"  kind {name}", count) for name, count in kinds.items()]
-    rows += [(f"  PCA confidence >= {share}", count) for share, count in confident.items()]
-    print_table(str(rules), ("", "count"), rows)
+    rows = {"rules": len(found), "relations named": len(relations), **{f"  kind {k}": n for k, n in kinds.items()}}
+    rows |= {f"  PCA confidence >= {share}": count for share, count in confident.items()}
+    print_table(str(rules), ("", "count"), list(rows.items()))
 
 
 @app.command()
 def top(
     rules: RulesArgument,
-    relation: Annotated[str | None, typer.Option("--relation", help="Only rules that conclude this relation.")] = None,
-    count: Annotated[int, typer.Option("--top", callback=at_least(1), help="How many rules.")] = 20,
-    measure: Annotated[str, typer.Option("--measure", help="Confidence to print: pca, standard, smoothed.")] = "pca",
+    relation: Annotated[str | None, Option("--relation", help="Only rules that conclude this relation.")] = None,
+    count: Annotated[int, Option("--top", callback=at_least(1), help="How many rules.")] = 20,
+    measure: Annotated[str, Option("--measure", help="Confidence to print: pca, standard, smoothed.")] = "pca",
 ) -> None:
     """Print the best rules in words."""
-    from newcomer.errors import unknown_name
     from newcomer.graph import Graph, TripleArray
     from newcomer.rules.virtual_neighbors import MEASURES
 
-    if measure not in MEASURES:
-        raise unknown_name("measure", measure, MEASURES)
+    check_name("measure", measure, MEASURES)
     found, relations, entities = _rules_of(rules)
     if relation is not None:
         found = _concluding(found, relation, relations, rules)
@@ -96,17 +84,12 @@ def _concluding(found: "RuleSet", relation: str, relations: "Vocabulary", source
 
     import numpy as np
 
-    from newcomer.errors import OptionError, shown
-
     plain = found.heads % max(len(relations), 1)
     chosen = found.where(plain == relations.id(relation))
     if len(chosen) == 0:
+        show_some = f"newcomer rules top {source}"
         near = get_close_matches(relation, relations.names_of(np.unique(plain)), n=1, cutoff=0.6)
-        hint = (
-            f"did you mean {shown(near[0])}?"
-            if near
-            else f"see some that are concluded with: newcomer rules top {source}"
-        )
+        hint = f"did you mean {shown(near[0])}?" if near else f"see some that are concluded with: {show_some}"
         raise OptionError(f"{source}: no rule concludes the relation {shown(relation)}; {hint}")
     return chosen
 
@@ -114,28 +97,23 @@ def _concluding(found: "RuleSet", relation: str, relations: "Vocabulary", source
 @app.command()
 @takes_read_options
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A rule file, or a trained model.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The rule file to write.")],
+    source: Annotated[Path, Argument(metavar="IN", help="A rule file, or a trained model.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The rule file to write.")],
     data: Annotated[
-        str | None,
-        typer.Option("--data", help="The graph whose relations and entities the rules name; a model has its own."),
+        str | None, Option("--data", help="The graph whose relations and entities the rules name; a model has its own.")
     ] = None,
-    read_as: Annotated[str, typer.Option("--from", help="Format of IN: tsv (ours), amie or anyburl.")] = "tsv",
-    write_as: Annotated[str, typer.Option("--to", help="Format of OUT: tsv (ours), amie or anyburl.")] = "tsv",
-    force: ForceOption = False,
+    read_as: Annotated[str, Option("--from", help="Format of IN: tsv (ours), amie or anyburl.")] = "tsv",
+    write_as: Annotated[str, Option("--to", help="Format of OUT: tsv (ours), amie or anyburl.")] = "tsv",
+    force: options.Force = False,
     *,
     reading: "ReadOptions",
 ) -> None:
     """Turn our rule files, or a model's rules, into AMIE's or AnyBURL's, and back."""
-    from newcomer.errors import OptionError
     from newcomer.models.bundle import read_bundle
     from newcomer.rules.files.formats import READERS, WRITERS
 
     for form in (read_as, write_as):
-        if form not in READERS:
-            from newcomer.errors import unknown_name
-
-            raise unknown_name("rule format", form, READERS)
+        check_name("rule format", form, READERS)
     check_rule_file(out, force)
     if source.is_dir():
         bundle = read_bundle(source)
@@ -153,44 +131,40 @@ def convert(
 
 @app.command()
 @takes_read_options
+@takes_cut
 def evaluate(
-    data: DataArgument,
-    rules: RulesOption = None,
+    data: options.DataArgument,
+    rules: options.Rules = None,
     full: Annotated[
-        str | None, typer.Option("--full", help="The original graph with all true facts, for a second filter.")
+        str | None, Option("--full", help="The original graph with all true facts, for a second filter.")
     ] = None,
-    aggregation: Annotated[str, typer.Option("--aggregation", help="maximum (lexicographic) or noisy-or.")] = "maximum",
+    aggregation: Annotated[str, Option("--aggregation", help="maximum (lexicographic) or noisy-or.")] = "maximum",
     by_frequency: Annotated[
-        bool, typer.Option("--frequency/--no-frequency", help="Order ties by how often (relation, tail) occurs.")
+        bool, Option("--frequency/--no-frequency", help="Order ties by how often (relation, tail) occurs.")
     ] = True,
-    facts: WalkedFactsOption = "own",
-    candidates: Annotated[str, typer.Option("--candidates", help="all or seen entities.")] = "all",
+    facts: options.WalkedFacts = "own",
+    candidates: Annotated[str, Option("--candidates", help="all or seen entities.")] = "all",
     protocol: Annotated[
-        str, typer.Option("--protocol", help="inductive, or refreshed where the rules were mined with auxiliary facts.")
+        str, Option("--protocol", help="inductive, or refreshed where the rules were mined with auxiliary facts.")
     ] = "inductive",
-    known_facts: KnownFactsOption = None,
-    known_facts_seed: KnownFactsSeedOption = None,
-    threads: ThreadsOption = None,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
+    threads: options.Threads = None,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
     *,
+    cut: "FactsCut | None",
     reading: "ReadOptions",
 ) -> None:
     """Rank the answers of test by rules alone: the baseline of every learned model."""
     from newcomer.data import load_dataset
     from newcomer.data.cut import CutDataset
-    from newcomer.errors import unknown_name
     from newcomer.evaluation.ranking import RankingProtocol, align, evaluate_under
     from newcomer.rules.limits import thread_count
     from newcomer.rules.ranking import AGGREGATIONS, RuleRanker, RuleScorer
 
-    if protocol not in ("inductive", "refreshed"):
-        raise unknown_name("protocol", protocol, ("inductive", "refreshed"))
-    if aggregation not in AGGREGATIONS:
-        raise unknown_name("aggregation", aggregation, AGGREGATIONS)
+    check_name("protocol", protocol, ("inductive", "refreshed"))
+    check_name("aggregation", aggregation, AGGREGATIONS)
     filters = ("known",) if full is None else ("known", "full")
     protocols = [RankingProtocol(filter=name, candidates=candidates) for name in filters]
-    cut = facts_cut(known_facts, known_facts_seed)
     dataset = load(data, reading).dataset
     dataset = dataset if cut is None else cut.of(dataset)
     everything = None if full is None else align(load_dataset(full).known(), dataset)

@@ -6,19 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
+from newcomer.cli import options
 from newcomer.cli.common import check_free, load, print_json, print_table, progress, refuse_input, working
-from newcomer.cli.options import (
-    DataArgument,
-    ForceOption,
-    JsonOption,
-    RulesOption,
-    SeedOption,
-    ThreadsOption,
-    WalkedFactsOption,
-    at_least,
-    takes_read_options,
-)
+from newcomer.cli.options import at_least, takes_read_options
+from newcomer.errors import DatasetError, OptionError, OutputError, check_name, unknown_name
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -26,7 +19,6 @@ if TYPE_CHECKING:
     from newcomer.rules.rule import RuleSet
     from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
-NAMES_OF_KINDS = {"one": 1, "two": 2, "both": 3, "three": 4, "constant": 5, "exists": 6}
 LOGIC_KINDS = "one,two,both"
 ENRICHMENT = "enrichment.json"
 RULE_SUFFIXES = ("", ".tsv", ".txt", ".rules")
@@ -34,33 +26,33 @@ RULE_SUFFIXES = ("", ".tsv", ".txt", ".rules")
 
 @takes_read_options
 def mine(
-    data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", help="The rule file to write (.tsv, also .gz or .zst).")],
+    data: options.DataArgument,
+    out: Annotated[Path, Option("--out", help="The rule file to write (.tsv, also .gz or .zst).")],
     kinds: Annotated[
-        str, typer.Option("--kinds", help="Some of one, two, both, three, constant, exists; or `all`.")
+        str, Option("--kinds", help="Some of one, two, both, three, constant, exists; or `all`.")
     ] = LOGIC_KINDS,
-    min_support: Annotated[int, typer.Option("--min-support", help="Facts a rule must explain.")] = 2,
+    min_support: Annotated[int, Option("--min-support", help="Facts a rule must explain.")] = 2,
     min_head_coverage: Annotated[
-        float, typer.Option("--min-head-coverage", help="Share of its relation's facts a rule must explain.")
+        float, Option("--min-head-coverage", help="Share of its relation's facts a rule must explain.")
     ] = 0.01,
-    min_confidence: Annotated[float, typer.Option("--min-confidence", help="Smallest standard confidence.")] = 0.0,
-    min_pca: Annotated[float, typer.Option("--min-pca", help="Smallest PCA confidence.")] = 0.0,
-    min_head_size: Annotated[int, typer.Option("--min-head-size", help="Facts the head's relation must have.")] = 1,
-    max_rules: Annotated[int | None, typer.Option("--max-rules", help="Keep only so many rules, the best.")] = None,
+    min_confidence: Annotated[float, Option("--min-confidence", help="Smallest standard confidence.")] = 0.0,
+    min_pca: Annotated[float, Option("--min-pca", help="Smallest PCA confidence.")] = 0.0,
+    min_head_size: Annotated[int, Option("--min-head-size", help="Facts the head's relation must have.")] = 1,
+    max_rules: Annotated[int | None, Option("--max-rules", help="Keep only so many rules, the best.")] = None,
     memory_limit: Annotated[
-        float | None, typer.Option("--memory-limit", help="MiB for counts; more slices, never a failure.")
+        float | None, Option("--memory-limit", help="MiB for counts; more slices, never a failure.")
     ] = None,
     time_limit: Annotated[
-        float | None, typer.Option("--time-limit", help="Seconds; head relations not finished by then are left out.")
+        float | None, Option("--time-limit", help="Seconds; head relations not finished by then are left out.")
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", help="Samples for bodies of three atoms.")] = 20_000_000,
+    samples: Annotated[int, Option("--samples", help="Samples for bodies of three atoms.")] = 20_000_000,
     with_auxiliary: Annotated[
-        bool, typer.Option("--with-auxiliary", help="Mine the auxiliary facts too (the `refreshed` protocol).")
+        bool, Option("--with-auxiliary", help="Mine the auxiliary facts too (the `refreshed` protocol).")
     ] = False,
-    threads: ThreadsOption = None,
-    seed: SeedOption = 0,
-    force: ForceOption = False,
-    top: Annotated[int, typer.Option("--top", callback=at_least(0), help="How many of the best rules to print.")] = 10,
+    threads: options.Threads = None,
+    seed: options.Seed = 0,
+    force: options.Force = False,
+    top: Annotated[int, Option("--top", callback=at_least(0), help="How many of the best rules to print.")] = 10,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -90,26 +82,21 @@ def mine(
     typer.echo(f"{len(result.rules):,} rules from {len(graph):,} facts in {result.seconds:.1f} s, written to {out}")
     if not result.complete:
         unfinished = graph.num_relations - len(result.complete_relations)
-        typer.echo(
-            f"time limit reached: {unfinished:,} of {graph.num_relations:,} head relations left out",
-            err=True,
-        )
+        typer.echo(f"time limit reached: {unfinished:,} of {graph.num_relations:,} head relations left out", err=True)
 
 
 def _kinds(text: str) -> tuple[Any, ...]:
-    from newcomer.errors import unknown_name
     from newcomer.rules.rule import Kind
 
-    names = list(NAMES_OF_KINDS) if text.strip() == "all" else [name.strip() for name in text.split(",")]
+    kinds = {kind.name.lower(): kind for kind in Kind}
+    names = list(kinds) if text.strip() == "all" else [name.strip() for name in text.split(",")]
     for name in names:
-        if name not in NAMES_OF_KINDS:
-            raise unknown_name("kind of rule", name, [*NAMES_OF_KINDS, "all"])
-    return tuple(Kind(NAMES_OF_KINDS[name]) for name in dict.fromkeys(names))
+        if name not in kinds:
+            raise unknown_name("kind of rule", name, [*kinds, "all"])
+    return tuple(kinds[name] for name in dict.fromkeys(names))
 
 
 def _bytes(mebibytes: float | None) -> int | None:
-    from newcomer.errors import OptionError
-
     if mebibytes is None:
         return None
     if not 0 < mebibytes < math.inf:
@@ -119,7 +106,6 @@ def _bytes(mebibytes: float | None) -> int | None:
 
 def check_rule_file(out: Path, force: bool) -> None:
     """Refuse a file that cannot be written before the work is done, not after."""
-    from newcomer.errors import OutputError
     from newcomer.files import plain_suffix
 
     check_free(out, force)
@@ -139,44 +125,38 @@ def print_best(rules: "RuleSet", graph: "Graph", top: int, measure: str, title: 
     order = np.lexsort((np.arange(len(rules)), -rules.support, -np.nan_to_num(rules.smoothed_confidence)))[:top]
     best = rules.where(order)
     strength = strength_of(best, measure)
-    rows = [
-        (text, float(confidence), int(support))
-        for text, confidence, support in zip(
-            best.texts(graph.relations, graph.entities), strength, best.support, strict=True
-        )
-    ]
+    texts = best.texts(graph.relations, graph.entities)
+    rows = list(zip(texts, strength.tolist(), best.support.tolist(), strict=True))
     print_table(title, ("rule", f"{measure} confidence", "support"), rows)
 
 
 @takes_read_options
 def enrich(
-    data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
-    rules: RulesOption = None,
+    data: options.DataArgument,
+    out: Annotated[Path, Option("--out", help="The folder to write.")],
+    rules: options.Rules = None,
     who: Annotated[
-        str, typer.Option("--who", help="Entities to enrich: test (newcomers of test), newcomers, seen or all.")
+        str, Option("--who", help="Entities to enrich: test (newcomers of test), newcomers, seen or all.")
     ] = "newcomers",
     entities: Annotated[
-        Path | None, typer.Option("--entities", help="A file with one entity's name a line, instead of --who.")
+        Path | None, Option("--entities", help="A file with one entity's name a line, instead of --who.")
     ] = None,
-    measure: Annotated[str, typer.Option("--measure", help="Confidence used: pca, standard, smoothed.")] = "pca",
-    min_confidence: Annotated[float, typer.Option("--min-confidence", help="Smallest confidence of a rule.")] = 0.8,
-    min_support: Annotated[int, typer.Option("--min-support", help="Facts a rule must explain.")] = 10,
-    min_head_size: Annotated[int, typer.Option("--min-head-size", help="Facts the head's relation must have.")] = 1,
-    paths: Annotated[bool, typer.Option("--paths/--no-paths", help="Use symmetric-path rules too.")] = True,
+    measure: Annotated[str, Option("--measure", help="Confidence used: pca, standard, smoothed.")] = "pca",
+    min_confidence: Annotated[float, Option("--min-confidence", help="Smallest confidence of a rule.")] = 0.8,
+    min_support: Annotated[int, Option("--min-support", help="Facts a rule must explain.")] = 10,
+    min_head_size: Annotated[int, Option("--min-head-size", help="Facts the head's relation must have.")] = 1,
+    paths: Annotated[bool, Option("--paths/--no-paths", help="Use symmetric-path rules too.")] = True,
     walks: Annotated[
-        int,
-        typer.Option("--walks", help="Random walks per entity: more find more neighbours, and fewer true ones."),
+        int, Option("--walks", help="Random walks per entity: more find more neighbours, and fewer true ones.")
     ] = 1000,
-    facts: WalkedFactsOption = "own",
+    facts: options.WalkedFacts = "own",
     max_per_entity: Annotated[
-        int | None,
-        typer.Option("--max-per-entity", help="Keep only so many virtual triples per entity, the best."),
+        int | None, Option("--max-per-entity", help="Keep only so many virtual triples per entity, the best.")
     ] = None,
-    threads: ThreadsOption = None,
-    seed: SeedOption = 0,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    threads: options.Threads = None,
+    seed: options.Seed = 0,
+    force: options.Force = False,
+    as_json: options.Json = False,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -213,7 +193,6 @@ def _entities_of(dataset: "InductiveDataset", who: str, entities: Path | None) -
     import numpy as np
 
     from newcomer.data.newcomers import read_names
-    from newcomer.errors import DatasetError, unknown_name
 
     if entities is not None:
         return read_names(entities, dataset.entities)
@@ -223,8 +202,7 @@ def _entities_of(dataset: "InductiveDataset", who: str, entities: Path | None) -
         "seen": np.flatnonzero(dataset.is_seen).astype(np.int32),
         "all": np.arange(len(dataset.entities), dtype=np.int32),
     }
-    if who not in choices:
-        raise unknown_name("group of entities", who, choices)
+    check_name("group of entities", who, choices)
     if len(choices[who]) == 0:
         raise DatasetError(f"{dataset.name} has no entities of the group {who!r}; choose another with --who")
     return choices[who]
@@ -232,14 +210,12 @@ def _entities_of(dataset: "InductiveDataset", who: str, entities: Path | None) -
 
 def facts_for(dataset: "InductiveDataset", which: str) -> "Overlay":
     """The facts that rules are applied to, by name."""
-    from newcomer.errors import unknown_name
     from newcomer.graph import Overlay
 
+    check_name("set of facts", which, ("own", "known"))
     if which == "own":
         return Overlay.of_dataset(dataset)
-    if which == "known":
-        return Overlay.of(dataset.known_facts(), num_seen=len(dataset.entities))
-    raise unknown_name("set of facts", which, ("own", "known"))
+    return Overlay.of(dataset.known_facts(), num_seen=len(dataset.entities))
 
 
 def rules_for(
@@ -257,15 +233,16 @@ def rules_for(
 
 
 def _summary(dataset: "InductiveDataset", found: "VirtualNeighbors", chosen: "Ids", who: str) -> dict[str, Any]:
+    from newcomer.data.dataset import parts_of
     from newcomer.data.describe import neighbours_per_predicted_fact
+    from newcomer.graph import Graph
 
     virtual = found.degrees(len(dataset.entities))
-    degrees = dataset.auxiliary.degrees
-    triples = found.triples
-    inside = {
-        part: int(_graph_of(dataset, part).contains(triples.heads, triples.relations, triples.tails).sum())
-        for part in ("valid", "test")
-    }
+    degrees, triples = dataset.auxiliary.degrees, found.triples
+    inside = {}
+    for role in ("valid", "test"):
+        graph = Graph.build(dataset.entities, dataset.relations, parts_of(dataset)[role].positives)
+        inside[role] = int(graph.contains(triples.heads, triples.relations, triples.tails).sum())
     return {
         "dataset": dataset.name,
         "entities": who,
@@ -282,21 +259,11 @@ def _summary(dataset: "InductiveDataset", found: "VirtualNeighbors", chosen: "Id
     }
 
 
-def _graph_of(dataset: "InductiveDataset", part: str) -> "Graph":
-    from newcomer.graph import Graph
-
-    triples = {"valid": dataset.valid, "test": dataset.test}[part].positives
-    return Graph.build(dataset.entities, dataset.relations, triples)
-
-
 def _print_summary(summary: dict[str, Any], out: Path) -> None:
-    ratio = summary["neighbours_per_predicted_fact"]
+    ratio, share = summary["neighbours_per_predicted_fact"], summary["helped"] / summary["asked"]
     rows = [
         ("entities", f"{summary['asked']:,} ({summary['entities']})"),
-        (
-            "helped by a virtual neighbour",
-            f"{summary['helped']:,} ({100 * summary['helped'] / summary['asked']:.1f} %)",
-        ),
+        ("helped by a virtual neighbour", f"{summary['helped']:,} ({100 * share:.1f} %)"),
         ("virtual triples", f"{summary['virtual_triples']:,}"),
         ("  by logic rules, by symmetric paths alone", "{logic:,}, {path:,}".format(**summary["by_kind"])),
         ("groundings (reasons)", f"{summary['groundings']:,}"),

@@ -4,25 +4,18 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from newcomer.cli.common import load, print_json, print_table, refuse_input
-from newcomer.cli.options import (
-    ChangesOption,
-    ConfigSeedOption,
-    DataArgument,
-    DeviceOption,
-    ForceOption,
-    JsonOption,
-    RulesOption,
-    ThreadsOption,
-    takes_read_options,
-)
-from newcomer.cli.reports import figure
+from newcomer.cli import options
+from newcomer.cli.common import bars, load, print_json, print_table, refuse_input
+from newcomer.cli.options import takes_read_options
+from newcomer.cli.reports import cells_of
+from newcomer.errors import OptionError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -39,22 +32,22 @@ MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hi
 
 @takes_read_options
 def train(
-    data: DataArgument,
-    out: Annotated[Path | None, typer.Option("--out", help="The folder of the model [default: runs/DATA].")] = None,
-    preset: Annotated[str | None, typer.Option("--preset", help="Settings by name [default: default].")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")] = None,
-    decoder: Annotated[str | None, typer.Option("--decoder", help="distmult, transe or complex.")] = None,
-    changes: ChangesOption = None,
+    data: options.DataArgument,
+    out: Annotated[Path | None, Option("--out", help="The folder of the model [default: runs/DATA].")] = None,
+    preset: Annotated[str | None, Option("--preset", help="Settings by name [default: default].")] = None,
+    config: Annotated[Path | None, Option("--config", help="A TOML file of settings.")] = None,
+    decoder: Annotated[str | None, Option("--decoder", help="distmult, transe or complex.")] = None,
+    changes: options.Changes = None,
     protocol: Annotated[
-        str | None, typer.Option("--protocol", help="inductive, refreshed or transductive [default: inductive].")
+        str | None, Option("--protocol", help="inductive, refreshed or transductive [default: inductive].")
     ] = None,
-    rules: RulesOption = None,
-    device: DeviceOption = "auto",
-    seed: ConfigSeedOption = None,
-    threads: ThreadsOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where a training of this place stopped.")] = False,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    rules: options.Rules = None,
+    device: options.Device = "auto",
+    seed: options.ConfigSeed = None,
+    threads: options.Threads = None,
+    resume: Annotated[bool, Option("--resume", help="Go on where a training of this place stopped.")] = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -74,9 +67,8 @@ def train(
     folder, machine = checkpoint_folder(place, resume, force), choose_device(device)
     if not as_json:
         planned = decided(settings, dataset, machine, folder, resume)
-        print_table(
-            f"training on {dataset.name}", ("", ""), plan_of(dataset, planned, machine.type, rules, folder, resume)
-        )
+        rows = plan_of(dataset, planned, machine.type, rules, folder, resume)
+        print_table(f"training on {dataset.name}", ("", ""), rows)
     with _resume_hint(folder), watching() as listener:
         fitted = train_into(
             place,
@@ -94,16 +86,15 @@ def train(
 
 
 def settings_of(
-    preset: str | None, file: Path | None, options: Mapping[str, object], changes: list[str] | None
+    preset: str | None, file: Path | None, named: Mapping[str, object], changes: list[str] | None
 ) -> "Config":
-    """The preset or the file; options change it, and ``--set`` changes both."""
+    """The preset or the file; ``named`` options change it, and ``--set`` changes both."""
     from newcomer.config import load_preset, read_config, with_overrides
-    from newcomer.errors import OptionError
 
     if preset is not None and file is not None:
         raise OptionError("--config names its preset itself (preset = ...); leave out --preset")
     base = read_config(file) if file is not None else load_preset(preset or "default")
-    stated = [f"{name}={value}" for name, value in options.items() if value is not None]
+    stated = [f"{name}={value}" for name, value in named.items() if value is not None]
     return with_overrides(base, [*stated, *(changes or [])])
 
 
@@ -121,10 +112,10 @@ def _resume_hint(folder: Path) -> Iterator[None]:
         raise
 
 
-def again_with(*options: str) -> str:
+def again_with(*others: str) -> str:
     """This command, with other options for how to begin."""
     words = [word for word in sys.argv[1:] if word not in ("--resume", "--force")]
-    return shlex.join(["newcomer", *words, *options])
+    return shlex.join(["newcomer", *words, *others])
 
 
 def plan_of(
@@ -189,11 +180,6 @@ def _validation_in_words(dataset: "InductiveDataset", config: "Config") -> str:
 
 def watching() -> "AbstractContextManager[Listener]":
     """Bars on a terminal, a line per validation elsewhere; both on standard error."""
-    return _bars() if sys.stderr.isatty() else _lines()
-
-
-@contextmanager
-def _lines() -> "Iterator[Listener]":
     from newcomer.training.pipeline import Listener
 
     class Lines(Listener):
@@ -201,7 +187,7 @@ def _lines() -> "Iterator[Listener]":
             if "mrr" in record or record["epoch"] == last or record["epoch"] % 10 == 0:
                 typer.echo(f"{record['phase']} {record['epoch']}/{last}: {_figures(record, state)}", err=True)
 
-    yield Lines()
+    return _bars() if sys.stderr.isatty() else nullcontext(Lines())
 
 
 def _figures(record: "Figures", state: "RunState") -> str:
@@ -216,14 +202,13 @@ def _figures(record: "Figures", state: "RunState") -> str:
 
 @contextmanager
 def _bars() -> "Iterator[Listener]":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from newcomer.training.pipeline import Listener
 
     class Bars(Listener):
-        def __init__(self, bars: "Progress") -> None:
-            self.bars, self.task = bars, bars.add_task("starting", total=None, figures="")
+        def __init__(self, shown: "Progress") -> None:
+            self.bars, self.task = shown, shown.add_task("starting", total=None, figures="")
 
         def stage(self, what: str) -> None:
             self.bars.remove_task(self.task)
@@ -236,15 +221,8 @@ def _bars() -> "Iterator[Listener]":
             shown = _figures(record, state)
             self.bars.update(self.task, completed=record["epoch"], total=last, figures=shown)
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield Bars(bars)
+    with bars(MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn()) as shown:
+        yield Bars(shown)
 
 
 def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
@@ -267,9 +245,9 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
 def _print_summary(summary: Mapping[str, Any], dataset: "InductiveDataset") -> None:
     validation = summary["validation"]
     if validation is not None:
-        rows = [(f"model, after {validation['epoch']} epochs", *_cells(validation["model"]))]
+        rows = [(f"model, after {validation['epoch']} epochs", *cells_of(validation["model"], MEASURES))]
         if validation["rules"] is not None:
-            rows.append(("rules alone", *_cells(validation["rules"])))
+            rows.append(("rules alone", *cells_of(validation["rules"], MEASURES)))
         asked = f"{validation['queries']:,} queries about {validation['newcomers']:,} newcomers held out of the graph"
         print_table(f"validation: {asked}", ("", *MEASURES.values()), rows)
         weighed = "; the weights of the ensemble were learned on these queries" if "embedding" in validation else ""
@@ -283,7 +261,3 @@ def _print_summary(summary: Mapping[str, Any], dataset: "InductiveDataset") -> N
         name = dataset.entities[int(dataset.observed.degrees.argmax())]
         typer.echo(f"query it: {shlex.join(['newcomer', 'suggest', summary['model'], '--entity', name])}")
         typer.echo("newcomers are added with --facts FILE; to evaluate, make a test part first with: newcomer split")
-
-
-def _cells(figures: Mapping[str, float]) -> tuple[str, ...]:
-    return tuple(figure(name, figures[name]) for name in MEASURES)

@@ -3,25 +3,18 @@
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
+from newcomer.cli import options
 from newcomer.cli.common import load, print_json, print_table, refuse_input
-from newcomer.cli.options import (
-    ChangesOption,
-    ConfigSeedOption,
-    DataArgument,
-    DeviceOption,
-    ForceOption,
-    JsonOption,
-    ThreadsOption,
-    at_least,
-    takes_read_options,
-)
+from newcomer.cli.options import at_least, takes_read_options
 from newcomer.cli.train import RUNS, again_with, settings_of, watching
+from newcomer.errors import OptionError
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -34,34 +27,31 @@ SHOWN = 5
 
 @takes_read_options
 def tune(
-    data: DataArgument,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The folder of the search [default: runs/DATA-tune].")
-    ] = None,
+    data: options.DataArgument,
+    out: Annotated[Path | None, Option("--out", help="The folder of the search [default: runs/DATA-tune].")] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="Settings that are not searched, by name [default: default].")
+        str | None, Option("--preset", help="Settings that are not searched, by name [default: default].")
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="A TOML file of them.")] = None,
-    changes: ChangesOption = None,
-    space: Annotated[str, typer.Option("--space", help="What is searched: paper, wide or a TOML file.")] = "paper",
+    config: Annotated[Path | None, Option("--config", help="A TOML file of them.")] = None,
+    changes: options.Changes = None,
+    space: Annotated[str, Option("--space", help="What is searched: paper, wide or a TOML file.")] = "paper",
     trials: Annotated[
-        int, typer.Option("--trials", callback=at_least(1), help="Settings to try, those before --resume included.")
+        int, Option("--trials", callback=at_least(1), help="Settings to try, those before --resume included.")
     ] = 20,
     time_limit: Annotated[
-        float | None, typer.Option("--time-limit", metavar="SECONDS", help="Begin no trial after so many seconds.")
+        float | None, Option("--time-limit", metavar="SECONDS", help="Begin no trial after so many seconds.")
     ] = None,
-    device: DeviceOption = "auto",
-    seed: ConfigSeedOption = None,
-    threads: ThreadsOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the search of this place.")] = False,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    device: options.Device = "auto",
+    seed: options.ConfigSeed = None,
+    threads: options.Threads = None,
+    resume: Annotated[bool, Option("--resume", help="Go on with the search of this place.")] = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
     *,
     reading: "ReadOptions",
 ) -> None:
     """Search settings on newcomers held out of the observed graph; test is never used."""
     from newcomer.data import locate
-    from newcomer.errors import OptionError
     from newcomer.training.search_space import load_space
     from newcomer.training.tune import Budget
     from newcomer.training.tune import tune as search_settings
@@ -110,8 +100,6 @@ def _search_folder(place: Path) -> Iterator[None]:
 
 
 def _nothing_found(found: "Search") -> Exception:
-    from newcomer.errors import OptionError
-
     if not found.counted:
         return OptionError("the time limit was reached before the first trial; raise --time-limit")
     problem = next((trial.problem for trial in found.trials if trial.problem), "it was given up")
@@ -123,10 +111,7 @@ def _watching() -> "Iterator[Watcher]":
     """A line per trial on standard error, and on a terminal the bars of the training under way."""
     from newcomer.training.pipeline import Listener
 
-    if not sys.stderr.isatty():
-        yield _lines(Listener())
-        return
-    with watching() as bars:
+    with watching() if sys.stderr.isatty() else nullcontext(Listener()) as bars:
         yield _lines(bars)
 
 

@@ -5,45 +5,43 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from newcomer.cli.answer_files import VECTOR_ENDINGS, check_out, vector_file
+from newcomer.cli import options
+from newcomer.cli.answer_files import VECTOR_ENDINGS, check_out, write_vectors
 from newcomer.cli.common import print_table
 from newcomer.cli.newcomers import NewcomerFacts, takes_facts_of_one, takes_newcomers
-from newcomer.cli.options import EntityOption, ForceOption, RunArgument, TopOption
 
 
 @takes_newcomers
 def embed(
-    run: RunArgument,
-    out: Annotated[Path, typer.Option("--out", help="The file to write: .parquet, .tsv or .npy (names beside it).")],
-    entity: EntityOption = None,
+    run: options.RunArgument,
+    out: Annotated[Path, Option("--out", help="The file to write: .parquet, .tsv or .npy (names beside it).")],
+    entity: options.Entity = None,
     relation: Annotated[
-        str | None, typer.Option("--relation", help="Vectors as they are for queries about this relation.")
+        str | None, Option("--relation", help="Vectors as they are for queries about this relation.")
     ] = None,
-    force: ForceOption = False,
+    force: options.Force = False,
     *,
     newcomers: NewcomerFacts,
 ) -> None:
     """Write the vectors of newcomers (or of any entities named)."""
     check_out(out, VECTOR_ENDINGS, "vectors", force)
     newcomers.check()
-    with newcomers.open(run, entity) as queried, vector_file(out) as file:
-        for model, names in queried.batches():
-            for name in names:
-                file.add(name, model.embed(name, relation))
-    typer.echo(f"written {file.count:,} vector{'' if file.count == 1 else 's'} of {file.dim} numbers to {out}")
+    vectors = ((name, model.embed(name, relation)) for model, name in newcomers.each(run, entity))
+    count, dim = write_vectors(out, vectors)
+    typer.echo(f"written {count:,} vector{'' if count == 1 else 's'} of {dim} numbers to {out}")
 
 
 @takes_facts_of_one
 def similar(
-    run: RunArgument,
-    entity: Annotated[str, typer.Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
-    top: TopOption = 10,
+    run: options.RunArgument,
+    entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
+    top: options.Top = 10,
     *,
     newcomers: NewcomerFacts,
 ) -> None:
     """The entities whose vectors point most nearly the same way."""
     newcomers.check()
-    with replace(newcomers, together=True).open(run, [entity]) as queried:
-        for model, _ in queried.batches():
-            print_table(f"most similar to {entity}", ("entity", "cosine"), model.similar(entity, top))
+    for model, _ in replace(newcomers, together=True).each(run, [entity]):
+        print_table(f"most similar to {entity}", ("entity", "cosine"), model.similar(entity, top))

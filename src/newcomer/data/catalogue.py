@@ -11,7 +11,7 @@ environment variable NEWCOMER_DATA, the name in the user's cache, where ``newcom
 import hashlib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -108,8 +108,8 @@ def entry(name: str) -> Entry:
 
 def count_rows(folder: Path) -> dict[str, int]:
     """Rows of the plain ``ROLE.tsv`` files of a folder; a last row without a newline counts."""
-    paths = {role: folder / f"{role}.tsv" for role in ROLES}
-    return {role: _rows(path) for role, path in paths.items() if path.is_file()}
+    contents = {role: path.read_bytes() for role in ROLES if (path := folder / f"{role}.tsv").is_file()}
+    return {role: text.count(b"\n") + (text[-1:] not in (b"", b"\n")) for role, text in contents.items()}
 
 
 def sample_folder() -> Path:
@@ -167,7 +167,7 @@ def _data_roots() -> list[Path]:
 
 
 def _not_found(name: str) -> DatasetError:
-    if _exists(Path(name)):
+    if _holds(Path(name).exists):
         return DatasetError(_no_such_path(Path(name)))
     roots = [*_data_roots(), cache_folder()]
     searched = f"not a folder and not found in {', '.join(map(str, roots))}"
@@ -181,7 +181,7 @@ def _not_found(name: str) -> DatasetError:
 
 
 def _no_such_path(path: Path) -> str:
-    if not _exists(path):
+    if not _holds(path.exists):
         problem = "does not exist"
     elif path.is_file():
         problem = "is a file, and a data set is a folder with train, aux, valid and test"
@@ -197,16 +197,13 @@ def _own_names(roots: list[Path]) -> Iterator[str]:
 
 
 def _is_folder(path: Path) -> bool:
+    return _holds(path.is_dir)
+
+
+def _holds(look: Callable[[], bool]) -> bool:
     try:
-        return path.is_dir()
+        return look()
     except OSError:  # a name too long, a parent that may not be entered
-        return False
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
         return False
 
 
@@ -215,11 +212,6 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError:
         raise OptionError("there is no home folder to keep data in; set XDG_CACHE_HOME to a folder") from None
-
-
-def _rows(path: Path) -> int:
-    content = path.read_bytes()
-    return content.count(b"\n") + (1 if content and not content.endswith(b"\n") else 0)
 
 
 @cache
@@ -231,17 +223,7 @@ def _catalogue() -> dict[str, Entry]:
 def _entry_of(table: dict[str, Any]) -> Entry:
     # The sample's files lie beside this one, so they are counted, not described.
     counts = count_rows(sample_folder()) if table["name"] == SAMPLE else table["counts"]
-    newcomers = table.get("newcomers")
-    return Entry(
-        name=table["name"],
-        title=table["title"],
-        licence=table["licence"],
-        task=table["task"],
-        counts=MappingProxyType(dict(counts)),
-        entities=table.get("entities"),
-        relations=table.get("relations"),
-        newcomers=Newcomers(**newcomers) if newcomers else None,
-        files=tuple(SourceFile(**source) for source in table.get("file", ())),
-        notes=tuple(table.get("notes", ())),
-        otherwise=table.get("otherwise", ""),
-    )
+    newcomers = Newcomers(**table["newcomers"]) if "newcomers" in table else None
+    files, notes = tuple(SourceFile(**source) for source in table.pop("file", ())), tuple(table.get("notes", ()))
+    made = {"counts": MappingProxyType(dict(counts)), "newcomers": newcomers, "files": files, "notes": notes}
+    return Entry(**{**table, **made})

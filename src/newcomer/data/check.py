@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from newcomer.data.catalogue import Entry, entries
 from newcomer.data.dataset import LoadedDataset, parts_of, read_manifest, sha256_of
 from newcomer.data.describe import linked_pairs
+from newcomer.data.split import entities_of
 from newcomer.files import open_bytes
 from newcomer.graph import Graph, InductiveDataset, Mask, TripleArray
 
 MIRROR_SHARE = 0.8  # of both relations' pairs, from which one is called a duplicate or an inverse of the other
 MIRROR_MIN_PAIRS = 5
-JOINED_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,6 @@ def check_dataset(loaded: LoadedDataset, folder: Path, entry: Entry | None) -> C
     mirrors = mirrored_relations(loaded.dataset.observed)
     findings = [
         *(_catalogue_findings(loaded, entry) if entry is not None else ()),
-        *(_content_findings(loaded, entry) if entry is not None else ()),
         *(_manifest_findings(folder) if loaded.layout == "newcomer" else ()),
         *_file_findings(loaded),
         *_overlap_findings(loaded.dataset),
@@ -86,28 +86,27 @@ def check_dataset(loaded: LoadedDataset, folder: Path, entry: Entry | None) -> C
 def _catalogue_findings(loaded: LoadedDataset, entry: Entry) -> Iterator[Finding]:
     for role, expected in entry.counts.items():
         rows = loaded.parts[role].rows if role in loaded.parts else 0
-        level = "fine" if rows == expected else "problem"
-        yield Finding(level, "counts", f"{role}: {rows:,} rows, the catalogue says {expected:,}", rows)
+        yield _checked("counts", rows == expected, f"{role}: {rows:,} rows, the catalogue says {expected:,}", rows)
     for role in sorted(loaded.parts.keys() - entry.counts.keys()):
-        yield Finding(
-            "problem", "counts", f"{role}: {loaded.parts[role].rows:,} rows, the catalogue knows no such file"
-        )
-
-
-def _content_findings(loaded: LoadedDataset, entry: Entry) -> Iterator[Finding]:
+        rows = loaded.parts[role].rows
+        yield Finding("problem", "counts", f"{role}: {rows:,} rows, the catalogue knows no such file")
     for source in entry.files:
         for path in loaded.parts[source.role].files if source.role in loaded.parts else ():
             with open_bytes(path) as stream:
                 same = source.is_content(bytes(stream.read()))
             verdict = "holds what was published" if same else "is not the published file"
-            yield Finding("fine" if same else "problem", "hashes", f"{source.role}: {path.name} {verdict}")
+            yield _checked("hashes", same, f"{source.role}: {path.name} {verdict}")
 
 
 def _manifest_findings(folder: Path) -> Iterator[Finding]:
     for role, stated in read_manifest(folder)["files"].items():
         same = sha256_of(folder / stated["file"]) == stated.get("sha256")
         verdict = "as its manifest says" if same else "not the file its manifest describes"
-        yield Finding("fine" if same else "problem", "hashes", f"{role}: {stated['file']} is {verdict}")
+        yield _checked("hashes", same, f"{role}: {stated['file']} is {verdict}")
+
+
+def _checked(topic: str, is_right: bool, text: str, figure: float = 0) -> Finding:
+    return Finding("fine" if is_right else "problem", topic, text, figure)
 
 
 def _file_findings(loaded: LoadedDataset) -> Iterator[Finding]:
@@ -123,12 +122,11 @@ def _file_findings(loaded: LoadedDataset) -> Iterator[Finding]:
 
 
 def _overlap_findings(dataset: InductiveDataset) -> Iterator[Finding]:
-    parts = {role: triples for role, triples in parts_of(dataset).items() if len(triples)}
+    parts = {role: triples.positives for role, triples in parts_of(dataset).items() if len(triples)}
     shared_anywhere = False
     for (name_a, a), (name_b, b) in combinations(parts.items(), 2):
-        graph = Graph.build(dataset.entities, dataset.relations, a.positives)
-        positive = b.positives
-        shared = int(graph.contains(positive.heads, positive.relations, positive.tails).sum())
+        graph = Graph.build(dataset.entities, dataset.relations, a)
+        shared = int(graph.contains(b.heads, b.relations, b.tails).sum())
         if shared:
             shared_anywhere = True
             level = "problem" if "test" in (name_a, name_b) else "note"
@@ -138,43 +136,31 @@ def _overlap_findings(dataset: InductiveDataset) -> Iterator[Finding]:
 
 
 def _newcomer_findings(dataset: InductiveDataset) -> Iterator[Finding]:
-    test = dataset.test.positives
-    asked = np.zeros(len(dataset.entities), dtype=bool)
-    asked[test.heads] = asked[test.tails] = True
-    lonely = asked & ~dataset.is_seen & ~dataset.is_newcomer
-    if lonely.any():
-        count = int(lonely.sum())
-        yield Finding("note", "newcomers", f"{count:,} entities of test have no known fact at all", count)
-    tied = _tied_to_seen(dataset)
+    size, auxiliary = len(dataset.entities), dataset.auxiliary.triples
+    lonely = int((entities_of(dataset.test.positives, size) & ~dataset.is_seen & ~dataset.is_newcomer).sum())
+    if lonely:
+        yield Finding("note", "newcomers", f"{lonely:,} entities of test have no known fact at all", lonely)
+    tied = np.zeros(size, dtype=bool)
+    tied[auxiliary.heads[dataset.is_seen[auxiliary.tails]]] = True
+    tied[auxiliary.tails[dataset.is_seen[auxiliary.heads]]] = True
     islands = dataset.is_newcomer & ~tied
     if islands.any():
         count, asked_too = int(islands.sum()), int(islands[dataset.test_newcomers].sum())
         text = f"{count:,} newcomers have only newcomers as neighbours, {asked_too:,} of them asked about in test"
         yield Finding("note", "newcomers", text, asked_too)
-    odd = np.zeros(len(dataset.entities), dtype=bool)
-    odd[dataset.valid.heads] = odd[dataset.valid.tails] = True
-    odd &= ~dataset.is_seen
-    if odd.any():
-        count = int(odd.sum())
-        yield Finding("note", "valid", f"{count:,} entities of valid are not in train", count)
-
-
-def _tied_to_seen(dataset: InductiveDataset) -> Mask:
-    auxiliary = dataset.auxiliary.triples
-    tied = np.zeros(len(dataset.entities), dtype=bool)
-    tied[auxiliary.heads[dataset.is_seen[auxiliary.tails]]] = True
-    tied[auxiliary.tails[dataset.is_seen[auxiliary.heads]]] = True
-    return tied
+    odd = int((entities_of(dataset.valid, size) & ~dataset.is_seen).sum())
+    if odd:
+        yield Finding("note", "valid", f"{odd:,} entities of valid are not in train", odd)
 
 
 def _relation_findings(dataset: InductiveDataset) -> Iterator[Finding]:
     unobserved = dataset.observed.relation_counts == 0
     for role, triples in parts_of(dataset).items():
-        count = int(unobserved[triples.relations].sum())
-        if count:
-            kinds = len(np.unique(triples.relations[unobserved[triples.relations]]))
-            text = f"{role}: {count:,} triples with {kinds:,} relations that never occur in train"
-            yield Finding("note", "relations", text, count)
+        strange = triples.relations[unobserved[triples.relations]]
+        if len(strange):
+            kinds = len(np.unique(strange))
+            text = f"{role}: {len(strange):,} triples with {kinds:,} relations that never occur in train"
+            yield Finding("note", "relations", text, len(strange))
 
 
 def _mirror_findings(dataset: InductiveDataset, mirrors: list[Mirror]) -> Iterator[Finding]:
@@ -187,64 +173,33 @@ def _mirror_findings(dataset: InductiveDataset, mirrors: list[Mirror]) -> Iterat
         yield Finding("note", "leaks", f"{symmetric:,} relations are symmetric in train", symmetric)
     test = dataset.test.positives
     if len(test):
-        linked = int(linked_pairs(dataset, test).sum())
-        told = int(_answered_by_mirror(dataset, test, mirrors).sum())
-        yield Finding(
-            "note", "leaks", f"test: {linked:,} of {len(test):,} pairs are already linked by a known fact", linked
-        )
-        yield Finding(
-            "note", "leaks", f"test: {told:,} of {len(test):,} are told by a duplicate or inverse relation", told
-        )
+        for count, words in (
+            (int(linked_pairs(dataset, test).sum()), "pairs are already linked by a known fact"),
+            (int(_answered_by_mirror(dataset, test, mirrors).sum()), "are told by a duplicate or inverse relation"),
+        ):
+            yield Finding("note", "leaks", f"test: {count:,} of {len(test):,} {words}", count)
 
 
 def mirrored_relations(graph: Graph) -> list[Mirror]:
     """Pairs of relations that share at least 80 % of both their entity pairs, as they are or turned round."""
-    size = 2 * graph.num_relations
+    triples, n, count = graph.triples, graph.num_entities, graph.num_relations
     if len(graph) == 0:
         return []
-    counts: dict[int, int] = {}
-    for keys, amounts in _co_occurrences(graph):
-        for key, amount in zip(keys.tolist(), amounts.tolist(), strict=True):
-            counts[key] = counts.get(key, 0) + amount
+    heads, tails = triples.heads.astype(np.int64), triples.tails.astype(np.int64)
+    _, pair = np.unique(np.concatenate([heads * n + tails, tails * n + heads]), return_inverse=True)
+    oriented = np.concatenate([triples.relations, triples.relations + count])
+    # Which oriented relation holds of which pair: the product counts the pairs that two of them share.
+    holds = csr_array((np.ones(len(pair), dtype=np.int64), (oriented, pair)), shape=(2 * count, int(pair.max()) + 1))
+    shared = (holds[:count] @ holds.T).tocoo()
     mirrors = []
-    for key in sorted(counts):
-        first, oriented = divmod(key, size)
-        second, inverse = oriented % graph.num_relations, oriented >= graph.num_relations
-        shared = counts[key]
-        if first > second or (first == second and not inverse) or shared < MIRROR_MIN_PAIRS:
+    for first, other, pairs in sorted(zip(shared.row.tolist(), shared.col.tolist(), shared.data.tolist(), strict=True)):
+        second, inverse = other % count, other >= count
+        if first > second or (first == second and not inverse) or pairs < MIRROR_MIN_PAIRS:
             continue
-        shares = shared / graph.relation_counts[first], shared / graph.relation_counts[second]
+        shares = [float(pairs / graph.relation_counts[one]) for one in (first, second)]
         if min(shares) >= MIRROR_SHARE:
-            names = graph.relations[first], graph.relations[second]
-            mirrors.append(Mirror(*names, bool(inverse), shared, float(shares[0]), float(shares[1])))
+            mirrors.append(Mirror(graph.relations[first], graph.relations[second], inverse, pairs, *shares))
     return mirrors
-
-
-def _co_occurrences(graph: Graph) -> Iterator[tuple[Any, Any]]:
-    """How often relation a and oriented relation b hold of the same pair, as keys ``a * 2R + b``, in slices."""
-    triples, n, r = graph.triples, graph.num_entities, graph.num_relations
-    pairs = np.concatenate(
-        [triples.heads.astype(np.int64) * n + triples.tails, triples.tails.astype(np.int64) * n + triples.heads]
-    )
-    oriented = np.concatenate([triples.relations, triples.relations + r])
-    order = np.argsort(pairs, kind="stable")
-    pairs, oriented = pairs[order], oriented[order]
-    start = np.searchsorted(pairs, pairs, side="left")
-    length = np.searchsorted(pairs, pairs, side="right") - start
-    forward = np.flatnonzero(oriented < r)
-    ends = np.cumsum(length[forward])
-    at = 0
-    while at < len(forward):
-        done = int(ends[at - 1]) if at else 0
-        upto = max(int(np.searchsorted(ends, done + JOINED_AT_ONCE)), at + 1)
-        rows = forward[at:upto]
-        lengths = length[rows]
-        offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        partner = np.repeat(start[rows], lengths) + offsets
-        yield np.unique(
-            np.repeat(oriented[rows], lengths).astype(np.int64) * 2 * r + oriented[partner], return_counts=True
-        )
-        at = upto
 
 
 def _answered_by_mirror(dataset: InductiveDataset, test: TripleArray, mirrors: list[Mirror]) -> Mask:

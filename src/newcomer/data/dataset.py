@@ -7,7 +7,7 @@ SHA-256 a file, and how it was made. It carries no date, so that the same input 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from newcomer import __version__
 from newcomer.data.layouts import MANIFEST, Layout, find_layout, role_name
 from newcomer.data.openke import read_names, read_openke
 from newcomer.data.options import ReadOptions
-from newcomer.data.tables import ROLES, NamedTriples, assemble, encode, joined
+from newcomer.data.tables import ROLES, NamedTriples, ReadReport, assemble, encode, joined
 from newcomer.data.triples import WRITE_FORMATS, read_triples, write_triples
-from newcomer.errors import DatasetError, InputError, shown, unknown_name
+from newcomer.errors import DatasetError, InputError, check_name, shown
 from newcomer.files import fresh_folder, looking_at
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 
@@ -25,17 +25,13 @@ FORMAT = "newcomer dataset"
 FORMAT_VERSION = 1
 
 
-@dataclass(frozen=True)
-class PartReport:
-    """What one role's files held."""
+@dataclass(kw_only=True)
+class PartReport(ReadReport):
+    """What one role's files held, and which they are."""
 
     files: tuple[Path, ...]
-    rows: int
     duplicates: int
     self_loops: int
-    skipped: int
-    literals: int
-    bad_lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +41,6 @@ class LoadedDataset:
     dataset: InductiveDataset
     layout: str
     parts: dict[str, PartReport]
-
-    @property
-    def skipped(self) -> int:
-        return sum(part.skipped for part in self.parts.values())
 
 
 def read_dataset(path: Path, options: ReadOptions | None = None, name: str | None = None) -> LoadedDataset:
@@ -60,14 +52,19 @@ def read_dataset(path: Path, options: ReadOptions | None = None, name: str | Non
         _check_manifest(path, layout)
         options = ReadOptions(header=False, on_bad_line=options.on_bad_line)
     named = _read_parts(path, layout, options)
-    reports = {role: _report(layout.files[role], part) for role, part in named.items()}
+    read = {role: part.report for role, part in named.items()}
+    loops = {role: int((part.triples.heads == part.triples.tails).sum()) for role, part in named.items()}
     entities, relations, arrays = encode(list(named.values()))
     parts = dict(zip(named, arrays, strict=True))
     del named, arrays  # nothing is held twice while the graphs are built
     _check_labels(path, parts)
     dataset = assemble(name or _name_of(path), entities, relations, parts)
     kept = {role: len(triples) for role, triples in parts_of(dataset).items()}
-    reports = {role: replace(r, duplicates=r.rows - kept[role]) for role, r in reports.items()}
+    files = layout.files
+    reports = {
+        role: PartReport(files=files[role], duplicates=r.rows - kept[role], self_loops=loops[role], **vars(r))
+        for role, r in read.items()
+    }
     return LoadedDataset(dataset, layout.kind, reports)
 
 
@@ -112,19 +109,6 @@ def _beside(folder: Path, stem: str) -> Path:
     return found[0]
 
 
-def _report(files: tuple[Path, ...], part: NamedTriples) -> PartReport:
-    """What the files of a role held; repeated rows are known only when the data set is assembled."""
-    return PartReport(
-        files=files,
-        rows=len(part),
-        duplicates=0,
-        self_loops=int((part.triples.heads == part.triples.tails).sum()),
-        skipped=part.report.skipped,
-        literals=part.report.literals,
-        bad_lines=tuple(part.report.bad_lines),
-    )
-
-
 def _check_labels(path: Path, parts: Mapping[str, TripleArray]) -> None:
     for role in ("train", "aux"):
         labels = parts[role].labels if role in parts else None
@@ -140,8 +124,7 @@ def write_dataset(
     force: bool = False,
 ) -> None:
     """Write our folder layout; it appears whole or not at all."""
-    if file_format not in WRITE_FORMATS:
-        raise unknown_name("format", file_format, WRITE_FORMATS)
+    check_name("format", file_format, WRITE_FORMATS)
     with fresh_folder(folder, force, MANIFEST) as staging:
         files = {}
         for role, triples in parts_of(dataset).items():

@@ -1,7 +1,7 @@
 """TSV, CSV and their cousins: any one-character delimiter, quotes or none, a header or none.
 
 Clean blocks go through Arrow's parser. A block it does not like, and everything from the first quote on, goes line by
-line through `_LineParser`, which knows the line number and can say what is wrong, or skip it. Both give the same
+line through `_Reader.parse`, which knows the line number and can say what is wrong, or skip it. Both give the same
 triples; a test compares them on random files.
 """
 
@@ -19,23 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from newcomer.data.options import (
-    DEFAULT_COLUMNS,
-    IGNORED,
-    LABELLED_COLUMNS,
-    ReadOptions,
-    columns_from_header,
-    label_of,
-)
-from newcomer.data.tables import (
-    NAME_TYPE,
-    LabelledRow,
-    Labels,
-    NamedTriples,
-    NumberedRow,
-    ReadReport,
-    TripleCollector,
-)
+from newcomer.data.options import DEFAULT_COLUMNS, IGNORED, LABELLED_COLUMNS, ReadOptions, columns_from_header, label_of
+from newcomer.data.tables import NAME_TYPE, LabelledRow, Labels, NamedTriples, NumberedRow, ReadReport, TripleCollector
 from newcomer.errors import InputError, shown
 from newcomer.files import open_bytes, plain_suffix, read_ahead
 
@@ -44,6 +29,8 @@ LINES_LOOKED_AT = 1000
 MAX_LINES_OF_RECORD = 1000  # a quote that is not closed by then was no opening quote
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+
+NumberedLine = tuple[int, bytes]
 
 
 @dataclass(frozen=True)
@@ -82,7 +69,7 @@ def delimited_rows(stream: Any, path: Path, options: ReadOptions, report: ReadRe
     layout = _detect(path, b"".join(first), options)
     collector = TripleCollector(path, layout.labelled)
     collector.report = report
-    yield from _LineParser(path, options, layout, collector).rows(chain(first, blocks), 1)
+    yield from _Reader(path, options, layout, collector).rows(chain(first, blocks), 1)
 
 
 def _is_telling(path: Path, content: bytes, options: ReadOptions) -> bool:
@@ -248,55 +235,6 @@ def _is_open(record: str, delimiter: str, quote: str) -> bool:
     return False
 
 
-class _Reader:
-    """Feeds blocks to Arrow while they are clean, and to the line parser where they are not."""
-
-    def __init__(self, path: Path, options: ReadOptions, layout: _Format, collector: TripleCollector) -> None:
-        self.layout = layout
-        self.collector = collector
-        self.lines = _LineParser(path, options, layout, collector)
-        self.quote = layout.quote.encode() if layout.quote else None
-
-    def read(self, blocks: Iterator[bytes]) -> None:
-        line = 1
-        for block in blocks:
-            if not self.layout.delimiter.isascii() or (self.quote is not None and self.quote in block):
-                self.lines.parse(chain([block], blocks), line)
-                return
-            if not self._read_clean(block, line):
-                self.lines.parse(iter([block]), line)
-            line += _line_ends(block)
-
-    def _read_clean(self, block: bytes, line: int) -> bool:
-        """Parse a block with Arrow; False where it holds anything that needs a closer look."""
-        block = self._without_header(block, line)
-        if b"\r" in block:
-            block = block.replace(b"\r\n", b"\n")
-            if b"\r" in block:
-                return False
-        if (block.startswith(b"\n") and block.count(b"\n") == len(block)) or not block:
-            return True
-        if b"\0" in block or block.startswith(UTF8_BOM):  # Arrow takes the one and swallows the other
-            return False
-        try:
-            columns, labels = _parse_block(block, self.layout)
-        except (pa.ArrowInvalid, pa.ArrowKeyError):
-            return False
-        if any(_holds_blank(column.dictionary) for column in columns):
-            return False
-        self.collector.add_columns(columns, labels)
-        return True
-
-    def _without_header(self, block: bytes, line: int) -> bytes:
-        place = self.layout.header_line - line
-        if place < 0:
-            return block
-        lines = block.split(b"\n", place + 1)
-        if place < len(lines):
-            lines[place] = b""
-        return b"\n".join(lines)
-
-
 def _line_ends(block: bytes) -> int:
     # bytes.count stops at every line end; a comparison of all bytes at once takes a third of its time.
     return int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
@@ -332,14 +270,54 @@ def _holds_blank(names: pa.Array) -> bool:
     return bool(pc.index(names, pa.scalar("")).as_py() >= 0)
 
 
-class _LineParser:
-    """Reads lines one by one; knows where it is, what is wrong and what to do about it."""
+class _Reader:
+    """Reads clean blocks by Arrow and other lines one by one; knows where it is, what is wrong and what to do."""
 
     def __init__(self, path: Path, options: ReadOptions, layout: _Format, collector: TripleCollector) -> None:
         self.path, self.options, self.layout, self.collector = path, options, layout, collector
         self._place = {
             role: layout.columns.index(role) for role in (*DEFAULT_COLUMNS, "label") if role in layout.columns
         }
+
+    def read(self, blocks: Iterator[bytes]) -> None:
+        """Collect the triples: by Arrow while blocks are clean, line by line where they are not."""
+        line, quote = 1, (self.layout.quote or "").encode()
+        for block in blocks:
+            if not self.layout.delimiter.isascii() or (quote and quote in block):
+                self.parse(chain([block], blocks), line)
+                return
+            if not self._read_clean(block, line):
+                self.parse(iter([block]), line)
+            line += _line_ends(block)
+
+    def _read_clean(self, block: bytes, line: int) -> bool:
+        """Parse a block with Arrow; False where it holds anything that needs a closer look."""
+        block = self._without_header(block, line)
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+            if b"\r" in block:
+                return False
+        if (block.startswith(b"\n") and block.count(b"\n") == len(block)) or not block:
+            return True
+        if b"\0" in block or block.startswith(UTF8_BOM):  # Arrow takes the one and swallows the other
+            return False
+        try:
+            columns, labels = _parse_block(block, self.layout)
+        except (pa.ArrowInvalid, pa.ArrowKeyError):
+            return False
+        if any(_holds_blank(column.dictionary) for column in columns):
+            return False
+        self.collector.add_columns(columns, labels)
+        return True
+
+    def _without_header(self, block: bytes, line: int) -> bytes:
+        place = self.layout.header_line - line
+        if place < 0:
+            return block
+        lines = block.split(b"\n", place + 1)
+        if place < len(lines):
+            lines[place] = b""
+        return b"\n".join(lines)
 
     def parse(self, blocks: Iterator[bytes], line: int) -> None:
         """Collect the triples of these blocks; ``line`` is the number of their first line."""
@@ -349,10 +327,12 @@ class _LineParser:
 
     def rows(self, blocks: Iterator[bytes], line: int) -> Iterator[NumberedRow]:
         """The same with their lines, one by one; None for a blank line."""
-        waiting = _Lines(blocks, line)
-        while waiting.more():
+        fresh = enumerate((raw for block in blocks for raw in block.removesuffix(b"\n").split(b"\n")), line)
+        waiting: deque[NumberedLine] = deque()
+        while one := waiting.popleft() if waiting else next(fresh, None):
+            number, raw = one
             try:
-                number, record = self._record(waiting)
+                record = self._record(number, raw, waiting, fresh)
                 if number != self.layout.header_line:
                     yield number, self._row(number, record)
             except InputError as error:
@@ -360,50 +340,43 @@ class _LineParser:
                     raise
                 self.collector.report.skip(error)
 
-    def _record(self, waiting: "_Lines") -> tuple[int, str]:
-        """The next line, joined with those that follow while a quote is open."""
-        number, raw = waiting.pop()
-        record = self._decode(raw, number)
-        following = waiting.ahead(MAX_LINES_OF_RECORD)
-        joined, taken = _joined(
-            record, following, self.layout.delimiter, self.layout.quote, (len(self.layout.columns),)
-        )
-        waiting.drop(taken)
-        return number, joined.removesuffix("\r")
+    def _record(self, number: int, raw: bytes, waiting: deque[NumberedLine], fresh: Iterator[NumberedLine]) -> str:
+        """A line, joined with those that follow while a quote is open; what was looked at in vain waits."""
+        ahead: list[NumberedLine] = []
+
+        def following() -> Iterator[bytes]:
+            while len(ahead) < MAX_LINES_OF_RECORD and (one := waiting.popleft() if waiting else next(fresh, None)):
+                ahead.append(one)
+                yield one[1]
+
+        first, wanted = self._decode(raw, number), (len(self.layout.columns),)
+        joined, taken = _joined(first, following(), self.layout.delimiter, self.layout.quote, wanted)
+        waiting.extendleft(reversed(ahead[taken:]))
+        return joined.removesuffix("\r")
 
     def _decode(self, raw: bytes, number: int) -> str:
         try:
             return raw.decode("utf-8", errors="replace" if number == self.layout.header_line else "strict")
         except UnicodeDecodeError as error:
             bad = raw[error.start : error.start + 4]
-            raise InputError(
-                self.path, f"the bytes {bad!r} are not UTF-8", number, "save the file as UTF-8" + self._or_skip()
-            ) from None
+            raise self._bad(number, f"the bytes {bad!r} are not UTF-8", "save the file as UTF-8") from None
 
     def _row(self, number: int, record: str) -> LabelledRow | None:
         if not record.strip() and self.layout.delimiter not in record:
             return None
         fields = _split(record, self.layout.delimiter, self.layout.quote)
         if len(fields) != len(self.layout.columns):
-            raise InputError(
-                self.path,
-                f"{_columns(len(fields))} in {shown(record)} where {len(self.layout.columns)} are expected",
-                number,
-                "mend the line" + self._or_skip(),
-            )
+            expected = f"where {len(self.layout.columns)} are expected"
+            raise self._bad(number, f"{_columns(len(fields))} in {shown(record)} {expected}", "mend the line")
         head, relation, tail = (self._name(fields, role, number) for role in DEFAULT_COLUMNS)
         return head, relation, tail, self._label(fields, number)
 
     def _name(self, fields: list[str], role: str, number: int) -> str:
         name = fields[self._place[role]]
         if not name:
-            shown_fields = self.layout.delimiter.join(fields)
-            raise InputError(
-                self.path, f"the {role} is empty in {shown(shown_fields)}", number, "name it" + self._or_skip()
-            )
+            raise self._bad(number, f"the {role} is empty in {shown(self.layout.delimiter.join(fields))}", "name it")
         if "\0" in name:
-            problem = f"the {role} {shown(name)} holds a NUL byte"
-            raise InputError(self.path, problem, number, "save the file as UTF-8" + self._or_skip())
+            raise self._bad(number, f"the {role} {shown(name)} holds a NUL byte", "save the file as UTF-8")
         return name
 
     def _label(self, fields: list[str], number: int) -> int:
@@ -412,46 +385,8 @@ class _LineParser:
         text = fields[self._place["label"]]
         label = label_of(text)
         if label is None:
-            problem = f"the label {shown(text.strip())} is not 1, -1 or 0"
-            raise InputError(self.path, problem, number, "mend it" + self._or_skip())
+            raise self._bad(number, f"the label {shown(text.strip())} is not 1, -1 or 0", "mend it")
         return label
 
-    def _or_skip(self) -> str:
-        return ", or drop such lines with --on-bad-line skip"
-
-
-class _Lines:
-    """Lines with their numbers, a few of them looked at ahead."""
-
-    def __init__(self, blocks: Iterator[bytes], line: int) -> None:
-        self._blocks = blocks
-        self._waiting: deque[bytes] = deque()
-        self._number = line
-
-    def more(self) -> bool:
-        return self.ready(1) > 0
-
-    def ready(self, wanted: int) -> int:
-        """How many lines wait, after trying to have ``wanted`` of them."""
-        while len(self._waiting) < wanted:
-            block = next(self._blocks, None)
-            if block is None:
-                break
-            self._waiting.extend(block.removesuffix(b"\n").split(b"\n"))
-        return len(self._waiting)
-
-    def pop(self) -> tuple[int, bytes]:
-        number = self._number
-        self._number += 1
-        return number, self._waiting.popleft()
-
-    def ahead(self, most: int) -> Iterator[bytes]:
-        """The lines that follow, up to ``most``, read only as they are asked for."""
-        for place in range(most):
-            if self.ready(place + 1) <= place:
-                return
-            yield self._waiting[place]
-
-    def drop(self, count: int) -> None:
-        for _ in range(count):
-            self.pop()
+    def _bad(self, number: int, problem: str, hint: str) -> InputError:
+        return InputError(self.path, problem, number, f"{hint}, or drop such lines with --on-bad-line skip")

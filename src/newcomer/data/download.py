@@ -5,17 +5,15 @@ id, SHA-1 of ``blob <size>\\0<content>``, is the one the catalogue states. When 
 renamed to the destination in one step. A transfer that breaks leaves its part; the same command goes on from there.
 """
 
-import fcntl
 import hashlib
 import http.client
 import os
-import shutil
 import socket
 import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,8 @@ from urllib.request import Request, urlopen
 
 from newcomer.data.catalogue import Entry, SourceFile
 from newcomer.errors import DownloadError, OptionError, OutputError, shown
+from newcomer.files import replace_folder
+from newcomer.locks import locked
 
 GITHUB = "https://raw.githubusercontent.com"
 MIRROR_VARIABLE = "NEWCOMER_MIRROR"
@@ -89,28 +89,17 @@ def _staging_of(destination: Path) -> Iterator[Path]:
     """The folder that files travel into, for one process at a time."""
     staging = destination.with_name(f".{destination.name}.part")
     staging.mkdir(parents=True, exist_ok=True)
-    # The folder itself is locked: a lock file in it would have to go before the folder can take its place.
-    descriptor = os.open(staging, os.O_RDONLY)
-    try:
-        _lock(descriptor, staging, destination)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(staging))
+        except BlockingIOError:
+            problem = "another download of it is under way; wait until that has ended"
+            raise DownloadError(f"{destination}: {problem}") from None
         try:
             yield staging
         finally:
             with suppress(OSError):  # gone by now, or it holds parts to resume from; only an empty one is of no use
                 staging.rmdir()
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, staging: Path, destination: Path) -> None:
-    busy = DownloadError(f"{destination}: another download of it is under way; wait until that has ended")
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise busy from None
-    # Between opening and locking, the other one may have ended and moved the folder to its place.
-    if not staging.exists() or not os.path.samestat(os.fstat(descriptor), staging.stat()):
-        raise busy
 
 
 def find_damage(entry: Entry, folder: Path) -> str | None:
@@ -128,11 +117,8 @@ def find_damage(entry: Entry, folder: Path) -> str | None:
 def blob_id(path: Path) -> str:
     """The id Git gives to a file's content."""
     with path.open("rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        header = b"blob %d\0" % os.fstat(stream.fileno()).st_size
+        return hashlib.file_digest(stream, lambda: hashlib.sha1(header, usedforsecurity=False)).hexdigest()
 
 
 @contextmanager
@@ -183,20 +169,16 @@ class _Server:
     def _transfer_patiently(self, source: SourceFile, part: Path) -> None:
         for attempt in range(1, self.attempts + 1):
             try:
-                return self._transfer_or_restart(source, part)
+                with suppress(_StalePartError):
+                    return self._transfer(source, part)
+                part.unlink(missing_ok=True)
+                return self._transfer(source, part)
             except _PassingError as failure:
                 if attempt == self.attempts:
                     tries = f" ({attempt} tries)" if attempt > 1 else ""
                     raise DownloadError(f"{self.url(source)}: {failure}{tries}") from None
                 self.sleep(2.0 ** (attempt - 1))
         return None
-
-    def _transfer_or_restart(self, source: SourceFile, part: Path) -> None:
-        try:
-            self._transfer(source, part)
-        except _StalePartError:
-            part.unlink(missing_ok=True)
-            self._transfer(source, part)
 
     def _transfer(self, source: SourceFile, part: Path) -> None:
         have = part.stat().st_size if part.is_file() else 0
@@ -305,13 +287,18 @@ def _base(given: str | None) -> str:
     return base
 
 
-def _is_there(entry: Entry, destination: Path) -> bool:
-    """Whether the whole set is at the destination; anything else there but an empty folder is an error."""
+def _files_in(destination: Path) -> list[str]:
+    """The names in a folder, none where there is none; what is no folder is an error."""
     if not destination.exists():
-        return False
+        return []
     if not destination.is_dir():
         raise OutputError(f"{destination} is not a folder; move it away or choose another place")
-    if not any(destination.iterdir()):
+    return sorted(path.name for path in destination.iterdir())
+
+
+def _is_there(entry: Entry, destination: Path) -> bool:
+    """Whether the whole set is at the destination; anything else there but an empty folder is an error."""
+    if not _files_in(destination):
         return False
     damage = find_damage(entry, destination)
     if damage:
@@ -321,31 +308,16 @@ def _is_there(entry: Entry, destination: Path) -> bool:
 
 def _refuse_foreign_files(entry: Entry, destination: Path) -> None:
     """Replacing a folder deletes what is in it, so it may hold nothing but what a download puts there."""
-    if not destination.exists():
-        return
-    if not destination.is_dir():
-        raise OutputError(f"{destination} is not a folder; move it away or choose another place")
     own = {source.file_name for source in entry.files}
-    foreign = sorted(path.name for path in destination.iterdir() if path.name not in own)
-    if foreign:
-        stranger = shown(foreign[0])
-        raise OutputError(f"{destination} holds {stranger}, no part of {entry.name}; move it or choose another place")
+    foreign = next((name for name in _files_in(destination) if name not in own), None)
+    if foreign is not None:
+        problem = f"holds {shown(foreign)}, no part of {entry.name}; move it or choose another place"
+        raise OutputError(f"{destination} {problem}")
 
 
 def _put_in_place(entry: Entry, staging: Path, destination: Path) -> None:
-    """Rename the staging folder to the destination; an old one stays aside until the new one stands."""
+    """Rename the staging folder to the destination; an old one goes when the new one stands."""
     for leftover in staging.glob("*.part"):
         leftover.unlink()
-    if not destination.exists():
-        staging.rename(destination)
-        return
     _refuse_foreign_files(entry, destination)
-    aside = destination.with_name(f".{destination.name}.old")
-    shutil.rmtree(aside, ignore_errors=True)
-    destination.rename(aside)
-    try:
-        staging.rename(destination)
-    except BaseException:
-        aside.rename(destination)
-        raise
-    shutil.rmtree(aside)
+    replace_folder(staging, destination)

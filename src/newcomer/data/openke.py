@@ -61,9 +61,8 @@ def _is_number(text: str) -> bool:
 
 def read_names(path: Path) -> pa.Array:
     """``entity2id.txt`` or ``relation2id.txt``: names in id order."""
-    strict = ReadOptions()
     names: dict[int, str] = {}
-    for number, text in _counted_lines(path, strict):
+    for number, text in _counted_lines(path, ReadOptions()):
         name, _, field = text.rstrip().rpartition("\t" if "\t" in text.rstrip() else " ")
         name = name.strip()
         if not name or "\0" in name or not _is_number(field):
@@ -71,13 +70,14 @@ def read_names(path: Path) -> pa.Array:
         if int(field) in names:
             raise InputError(path, f"the id {field} stands twice", number, "give each name an id of its own")
         names[int(field)] = name
-    if sorted(names) != list(range(len(names))):
-        missing = next(i for i in range(len(names)) if i not in names)
-        raise InputError(path, f"the id {missing} is missing", hint="ids must run from 0 without a gap")
-    if len(set(names.values())) != len(names):
-        seen: set[str] = set()
-        twice = next(n for _, n in sorted(names.items()) if n in seen or seen.add(n))  # type: ignore[func-returns-value]
-        raise InputError(path, f"the name {shown(twice)} has two ids", hint="give each name one id")
+    seen: set[str] = set()
+    for place in range(len(names)):
+        if place not in names:
+            raise InputError(path, f"the id {place} is missing", hint="ids must run from 0 without a gap")
+    for place in range(len(names)):
+        if names[place] in seen:
+            raise InputError(path, f"the name {shown(names[place])} has two ids", hint="give each name one id")
+        seen.add(names[place])
     return pa.array([names[i] for i in range(len(names))], type=pa.string())
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from newcomer.errors import OptionError, shown, unknown_name
+from newcomer.errors import OptionError, check_name, shown
 
 HEAD_NAMES = frozenset({"head", "subject", "source", "from", "src", "h", "s", "subj", "head_entity"})
 RELATION_NAMES = frozenset({"relation", "predicate", "property", "rel", "pred", "edge", "r", "p", "relation_type"})
@@ -37,10 +37,8 @@ class ReadOptions:
     literals: str = "skip"
 
     def __post_init__(self) -> None:
-        if self.on_bad_line not in BAD_LINE_CHOICES:
-            raise unknown_name("way to treat a bad line", self.on_bad_line, BAD_LINE_CHOICES)
-        if self.literals not in LITERAL_CHOICES:
-            raise unknown_name("way to treat literals", self.literals, LITERAL_CHOICES)
+        check_name("way to treat a bad line", self.on_bad_line, BAD_LINE_CHOICES)
+        check_name("way to treat literals", self.literals, LITERAL_CHOICES)
         if self.delimiter is not None and (not _one_character(self.delimiter) or self.delimiter == '"'):
             raise OptionError(f"delimiter {shown(self.delimiter)} is not one plain character, such as a tab or a comma")
         if self.quote is not None and (not _one_character(self.quote) or self.quote in ("\t", " ", self.delimiter)):
@@ -60,8 +58,7 @@ def _one_character(text: str) -> bool:
 
 def _check_columns(columns: Sequence[str]) -> None:
     for name in columns:
-        if name != IGNORED and name not in COLUMN_ROLES:
-            raise unknown_name("column", name, [*COLUMN_ROLES, IGNORED])
+        check_name("column", name, [*COLUMN_ROLES, IGNORED])
     for role in DEFAULT_COLUMNS:
         if columns.count(role) != 1:
             raise OptionError(f"--columns {','.join(columns)} must name {role!r} once, as in head,relation,tail")

@@ -7,14 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from newcomer.data.options import (
-    DEFAULT_COLUMNS,
-    IGNORED,
-    LABELLED_COLUMNS,
-    ReadOptions,
-    columns_from_header,
-    label_of,
-)
+from newcomer.data.options import DEFAULT_COLUMNS, IGNORED, LABELLED_COLUMNS, ReadOptions, columns_from_header, label_of
 from newcomer.data.tables import Labels, NamedTriples, TripleCollector
 from newcomer.errors import InputError, shown
 from newcomer.files import fresh_file, looking_at
@@ -45,9 +38,7 @@ def row_of(path: Path, options: ReadOptions, place: int) -> int:
     with pq.ParquetFile(path) as file:
         titles, row = _titles_by_role(path, file.schema_arrow.names, options), 1
         for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(titles.values())):
-            text = {role: _as_text(batch.column(title)) for role, title in titles.items()}
-            labels = _labels(text["label"]) if "label" in text else None
-            good = np.flatnonzero(_good_rows([text[role] for role in DEFAULT_COLUMNS], labels))
+            good = np.flatnonzero(_good_rows(*_texts(batch, titles)[::2]))
             if place < len(good):
                 return row + int(good[place])
             place, row = place - len(good), row + batch.num_rows
@@ -73,9 +64,7 @@ def _titles_by_role(path: Path, titles: list[str], options: ReadOptions) -> dict
 def _collect(
     batch: pa.RecordBatch, titles: dict[str, str], collector: TripleCollector, options: ReadOptions, row: int
 ) -> None:
-    columns = [_as_text(batch.column(titles[role])) for role in DEFAULT_COLUMNS]
-    label_text = _as_text(batch.column(titles["label"])) if "label" in titles else None
-    labels = None if label_text is None else _labels(label_text)
+    columns, label_text, labels = _texts(batch, titles)
     good = _good_rows(columns, labels)
     for place in np.flatnonzero(~good):
         error = _complaint(collector.path, columns, label_text, int(place), row + int(place))
@@ -87,6 +76,13 @@ def _collect(
         columns = [column.filter(mask) for column in columns]
         labels = labels[good] if labels is not None else None
     collector.add_columns([column.dictionary_encode() for column in columns], labels)
+
+
+def _texts(batch: pa.RecordBatch, titles: dict[str, str]) -> tuple[list[pa.Array], pa.Array | None, Labels | None]:
+    """The columns of names, and that of labels as it is written and as numbers."""
+    text = {role: _as_text(batch.column(title)) for role, title in titles.items()}
+    written = text.get("label")
+    return [text[role] for role in DEFAULT_COLUMNS], written, None if written is None else _labels(written)
 
 
 def _as_text(column: pa.Array) -> pa.Array:
@@ -110,12 +106,11 @@ def _good_rows(columns: list[pa.Array], labels: Labels | None) -> np.ndarray[tup
 def _complaint(path: Path, columns: list[pa.Array], label: pa.Array | None, place: int, row: int) -> InputError:
     hint = "mend the row, or drop such rows with --on-bad-line skip"
     for role, column in zip(DEFAULT_COLUMNS, columns, strict=True):
-        if not column[place].as_py():
+        name = column[place].as_py()
+        if not name:
             return InputError(path, f"the {role} of row {row} is empty", hint=hint)
-        if "\0" in column[place].as_py():
-            return InputError(
-                path, f"the {role} {shown(column[place].as_py())} of row {row} holds a NUL byte", hint=hint
-            )
+        if "\0" in name:
+            return InputError(path, f"the {role} {shown(name)} of row {row} holds a NUL byte", hint=hint)
     value = None if label is None else label[place].as_py()
     return InputError(path, f"the label {shown(value)} of row {row} is not 1, -1 or 0", hint=hint)
 

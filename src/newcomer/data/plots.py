@@ -12,7 +12,8 @@ from newcomer.graph import Ids, InductiveDataset
 SEEN_COLOUR, NEWCOMER_COLOUR = "#4477aa", "#ee6677"
 
 
-def _pyplot() -> Any:
+def need_matplotlib() -> Any:
+    """The drawing module, or which extra to install."""
     try:
         import matplotlib
     except ImportError:
@@ -25,7 +26,7 @@ def _pyplot() -> Any:
 
 def plot_description(dataset: InductiveDataset, path: Path) -> None:
     """Degree distributions of seen entities and newcomers, and relation frequencies, side by side."""
-    pyplot = _pyplot()
+    pyplot = need_matplotlib()
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2))
     kind = path.suffix.lstrip(".").lower() or "png"
     if kind not in figure.canvas.get_supported_filetypes():

@@ -97,15 +97,13 @@ class _Naming:
 
 
 def _read(path: Path, options: ReadOptions, naming: _Naming, line_by_line: bool) -> NamedTriples:
-    library = _pyoxigraph()
-    rdf_format = getattr(library.RdfFormat, FORMATS[plain_suffix(path)])
     collector = TripleCollector(path)
+    parser = _Parser(path, options, naming, collector.report)
     with open_bytes(path) as content:
         stream = _WithoutMark(content)
-        whole = library.parse(stream, format=rdf_format, base_iri="file:///") if not line_by_line else None
-        by_line = (found for _, found in _by_line(library, stream, rdf_format, options, path, collector.report))
-        for statement in whole or by_line:
-            row = None if statement is None else _row(library, statement, options, naming, path, collector.report)
+        by_line = (statement for _, statement in parser.by_line(stream))
+        for statement in by_line if line_by_line else parser.whole(stream):
+            row = None if statement is None else parser.row(statement)
             if row is not None:
                 collector.add_row(*row)
     collector.report.anonymous = naming.anonymous
@@ -130,30 +128,55 @@ def _problem(error: SyntaxError) -> str:
 
 def rdf_rows(stream: Any, path: Path, options: ReadOptions, report: ReadReport) -> Iterator[NumberedRow]:
     """The triples of N-Triples or N-Quads one by one, each with its line; blank lines as rows without any."""
-    library, naming = _pyoxigraph(), _Naming(frozenset(), 0, renames=False)
-    rdf_format = getattr(library.RdfFormat, FORMATS[plain_suffix(path)])
-    for number, statement in _by_line(library, _WithoutMark(stream), rdf_format, options, path, report):
-        row = None if statement is None else _row(library, statement, options, naming, path, report, number)
+    parser = _Parser(path, options, _Naming(frozenset(), 0, renames=False), report)
+    for number, statement in parser.by_line(_WithoutMark(stream)):
+        row = None if statement is None else parser.row(statement, number)
         if statement is None or row is not None:
             yield number, row
 
 
-def _by_line(
-    library: Any, stream: Any, rdf_format: Any, options: ReadOptions, path: Path, report: ReadReport
-) -> Iterator[tuple[int, Any]]:
-    """Line by line, so that a bad one can be named or left out; None for a blank one."""
-    for number, line in enumerate(_text_lines(stream), start=1):
-        if not line.strip():
-            yield number, None
-            continue
-        try:
-            yield from [(number, statement) for statement in library.parse(line, format=rdf_format)]
-        except SyntaxError as error:
-            problem = f"{_problem(error)} in {shown(line.decode('utf-8', errors='backslashreplace'))}"
-            bad = InputError(path, problem, number, "mend it, or drop such lines with --on-bad-line skip")
-            if not options.skips:
-                raise bad from None
-            report.skip(bad)
+class _Parser:
+    """The library's parser, and what is made of the statements it finds."""
+
+    def __init__(self, path: Path, options: ReadOptions, naming: _Naming, report: ReadReport) -> None:
+        self._library = _pyoxigraph()
+        self._format = getattr(self._library.RdfFormat, FORMATS[plain_suffix(path)])
+        self._path, self._options, self._naming, self._report = path, options, naming, report
+
+    def whole(self, stream: Any) -> Iterator[Any]:
+        """The statements of a stream."""
+        yield from self._library.parse(stream, format=self._format, base_iri="file:///")
+
+    def by_line(self, stream: Any) -> Iterator[tuple[int, Any]]:
+        """Line by line, so that a bad one can be named or left out; None for a blank one."""
+        for number, line in enumerate(_text_lines(stream), start=1):
+            if not line.strip():
+                yield number, None
+                continue
+            try:
+                yield from [(number, statement) for statement in self._library.parse(line, format=self._format)]
+            except SyntaxError as error:
+                problem = f"{_problem(error)} in {shown(line.decode('utf-8', errors='backslashreplace'))}"
+                hint = "mend it, or drop such lines with --on-bad-line skip"
+                self._leave_out(InputError(self._path, problem, number, hint))
+
+    def row(self, statement: Any, line: int | None = None) -> LabelledRow | None:
+        """The names of a statement; None where it is left out."""
+        if isinstance(statement.object, self._library.Literal) and self._options.literals == "skip":
+            self._report.literals += 1
+            return None
+        terms = (statement.subject, statement.predicate, statement.object)
+        head, relation, tail = (self._naming.name(self._library, term) for term in terms)
+        if head and relation and tail and "\0" not in head + relation + tail:
+            return head, relation, tail, 1
+        problem = f"an empty name or a NUL byte in {shown(str(statement))}"
+        self._leave_out(InputError(self._path, problem, line, "mend the name"))
+        return None
+
+    def _leave_out(self, error: InputError) -> None:
+        if not self._options.skips:
+            raise error from None
+        self._report.skip(error)
 
 
 def _text_lines(stream: Any) -> Iterator[bytes]:
@@ -169,31 +192,6 @@ def _text_lines(stream: Any) -> Iterator[bytes]:
 def _rows(line: bytes) -> list[bytes]:
     """A line without its carriage return, or the lines that carriage returns alone make of it."""
     return line.removesuffix(b"\r").split(b"\r")
-
-
-def _row(
-    library: Any,
-    statement: Any,
-    options: ReadOptions,
-    naming: _Naming,
-    path: Path,
-    report: ReadReport,
-    line: int | None = None,
-) -> LabelledRow | None:
-    """The names of a statement; None where it is left out."""
-    tail = statement.object
-    if isinstance(tail, library.Literal) and options.literals == "skip":
-        report.literals += 1
-        return None
-    head, relation, tail = (naming.name(library, term) for term in (statement.subject, statement.predicate, tail))
-    if not (head and relation and tail) or "\0" in head + relation + tail:
-        problem = f"an empty name or a NUL byte in {shown(str(statement))}"
-        error = InputError(path, problem, line, "mend the name")
-        if not options.skips:
-            raise error
-        report.skip(error)
-        return None
-    return head, relation, tail, 1
 
 
 def _plain_name(iri: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from newcomer.data.tables import assemble
-from newcomer.errors import DatasetError, OptionError, unknown_name
+from newcomer.errors import DatasetError, OptionError, check_name
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, TripleArray, concatenate
 
 SIDES = ("subject", "object", "both")
@@ -28,8 +28,7 @@ class SplitRule:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.unseen not in SIDES:
-            raise unknown_name("side", self.unseen, SIDES)
+        check_name("side", self.unseen, SIDES)
         if self.rate is not None and self.triples is not None:
             raise OptionError("give either a rate or a number of triples, not both")
         if self.rate is not None and not 0 < self.rate <= 100:
@@ -83,9 +82,9 @@ def _cut(source: InductiveDataset, drawn: TripleArray, is_candidate: Mask, both:
     train, valid = source.observed.triples, source.valid.positives
     head_new, tail_new = is_candidate[train.heads], is_candidate[train.tails]
     observed = train.take(~(head_new | tail_new))
-    seen = _used(observed, len(is_candidate))
+    seen = entities_of(observed, len(is_candidate))
     auxiliary = train.take((head_new & seen[train.tails]) | (tail_new & seen[train.heads]))
-    arrived = is_candidate & _used(auxiliary, len(is_candidate))
+    arrived = is_candidate & entities_of(auxiliary, len(is_candidate))
     if len(observed) == 0:
         raise DatasetError("every training triple touches a newcomer; draw fewer, or give another set of newcomers")
     asked = (
@@ -102,10 +101,10 @@ def _cut(source: InductiveDataset, drawn: TripleArray, is_candidate: Mask, both:
     return assemble(source.name, source.entities.names, source.relations.names, parts)
 
 
-def _used(triples: TripleArray, num_entities: int) -> Mask:
+def entities_of(triples: TripleArray, num_entities: int) -> Mask:
+    """Which entities stand at either end of these triples."""
     used = np.zeros(num_entities, dtype=bool)
-    used[triples.heads] = True
-    used[triples.tails] = True
+    used[triples.heads] = used[triples.tails] = True
     return used
 
 

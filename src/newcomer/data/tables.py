@@ -141,10 +141,10 @@ class TripleCollector:
         """All that was gathered; an empty file is an error, because it is hardly ever meant."""
         self._flush()
         if self.report.rows == 0:
-            problem = "holds no triple" + (
-                f" ({self.report.skipped} lines were skipped)" if self.report.skipped else ""
+            skipped = f" ({self.report.skipped} lines were skipped)" if self.report.skipped else ""
+            raise InputError(
+                self.path, f"holds no triple{skipped}", hint="give a file with at least one head, relation and tail"
             )
-            raise InputError(self.path, problem, hint="give a file with at least one head, relation and tail")
         labels = np.concatenate(self._labels) if self._labelled else None
         heads, tails = self._entities.finish(column=0), self._entities.finish(column=1)
         triples = TripleArray(heads, self._relations.finish(), tails, labels)
@@ -157,10 +157,7 @@ def encode(parts: Sequence[NamedTriples]) -> tuple[pa.Array, pa.Array, list[Trip
         return parts[0].entities, parts[0].relations, [parts[0].triples]
     entities, entity_ids = _unify([part.entities for part in parts])
     relations, relation_ids = _unify([part.relations for part in parts])
-    arrays = [
-        TripleArray(e[p.triples.heads], r[p.triples.relations], e[p.triples.tails], p.triples.labels)
-        for p, e, r in zip(parts, entity_ids, relation_ids, strict=True)
-    ]
+    arrays = [_moved(p.triples, e, r) for p, e, r in zip(parts, entity_ids, relation_ids, strict=True)]
     return entities, relations, arrays
 
 
@@ -168,13 +165,8 @@ def joined(parts: Sequence[NamedTriples]) -> NamedTriples:
     """The triples of several files one after the other, with what the readers met in all of them."""
     entities, relations, arrays = encode(parts)
     reports = [part.report for part in parts]
-    total = ReadReport(
-        rows=sum(report.rows for report in reports),
-        skipped=sum(report.skipped for report in reports),
-        literals=sum(report.literals for report in reports),
-        anonymous=sum(report.anonymous for report in reports),
-        bad_lines=[line for report in reports for line in report.bad_lines],
-    )
+    counted = {name: sum(getattr(r, name) for r in reports) for name in ("rows", "skipped", "literals", "anonymous")}
+    total = ReadReport(**counted, bad_lines=[line for report in reports for line in report.bad_lines])
     return NamedTriples(entities, relations, _concatenated(arrays), total)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.errors import MissingExtraError
+from newcomer.data.plots import need_matplotlib
 from newcomer.evaluation.breakdown import breakdown
 from newcomer.evaluation.ranking import RankingResult
 from newcomer.files import fresh_file
@@ -20,18 +20,6 @@ RANKS, FACTS, RELIABILITY = PICTURES = ("ranks.png", "hits-by-facts.png", "relia
 LAST_OF_BIN = (1, 3, 10, 30, 100, 300, 1000)
 PANELS = {"shown": "ten best answers", "first": "first answers", "triples": "triples"}  # of a reliability diagram
 COLOURS = ("#4477aa", "#ee6677")
-
-
-def need_matplotlib() -> Any:
-    """The drawing module, or which extra to install."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError("drawing", "matplotlib", "plots") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, title: str, folder: Path) -> list[Path]:

@@ -5,8 +5,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from newcomer.data.plots import need_matplotlib
 from newcomer.errors import OptionError, unknown_name
-from newcomer.evaluation.plots import need_matplotlib
 from newcomer.files import fresh_file
 from newcomer.predictor.answers import Grounding
 from newcomer.predictor.fact_store import Triple

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import newcomer
-from newcomer.config import Config
+from newcomer.config import Config, config_hash
 from newcomer.data.dataset import parts_of
 from newcomer.data.describe import describe, neighbours_per_predicted_fact
 from newcomer.errors import InputError, NewcomerError

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from newcomer.evaluation.plots import need_matplotlib, save_picture
+from newcomer.data.plots import need_matplotlib
+from newcomer.evaluation.plots import save_picture
 from newcomer.reproduction.plans import Plan, Run
 from newcomer.reproduction.stored import Result
 
