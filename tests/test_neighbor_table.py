@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from newcomer.errors import OutputError
-from newcomer.graph import Graph, InductiveDataset
+from newcomer.graph import Graph, InductiveDataset, Overlay
 from newcomer.rules.files.neighbor_table import grounding_table, neighbor_table, write_neighbors
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import Kind, Rule, RuleSet, quoted
@@ -199,7 +199,7 @@ def test_a_newcomers_reasons_rest_on_its_own_facts():
     nothing = names.triples.take(np.zeros(len(names), dtype=bool))
     dataset = InductiveDataset("made", observed, arrived, nothing, nothing)
     rule = Rule(Kind.TWO, 1, 0, 1, support=9, body_size=10, pca_body_size=10, head_size=20)
-    found = virtual_neighbors(RuleSet.of([rule], 2), dataset.own_facts, dataset.newcomers, ANY)
+    found = virtual_neighbors(RuleSet.of([rule], 2), Overlay.of_dataset(dataset), dataset.newcomers, ANY)
     [row] = grounding_table(found, names.entities, names.relations).to_pylist()
     assert (row["head"], row["relation"], row["tail"]) == ("n", "s", "c")
     assert (row["premise_1"], row["premise_2"]) == ("r(n,b)", "s(b,c)")

@@ -12,7 +12,7 @@ from torch import Tensor
 from newcomer.config import Config, ModelConfig, TrainingConfig
 from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import evaluate
-from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.graph import Graph, InductiveDataset, Overlay, TripleArray
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Negatives
 from newcomer.models.embedding.registry import ENCODERS, build_model
@@ -60,7 +60,7 @@ def random_dataset(seed: int = 0) -> tuple[InductiveDataset, VirtualNeighbors, V
     dataset = InductiveDataset("random", observed, auxiliary, TripleArray.empty(), tests)
     rules = random_rules(rng, SEEN, RELATIONS, 10)
     seen = virtual_neighbors(rules, observed.adjacency, np.arange(SEEN, dtype=np.int32), ANY)
-    return dataset, seen, virtual_neighbors(rules, dataset.own_facts, dataset.newcomers, ANY)
+    return dataset, seen, virtual_neighbors(rules, Overlay.of_dataset(dataset), dataset.newcomers, ANY)
 
 
 DATASET, SEEN_VIRTUAL, NEW_VIRTUAL = random_dataset()

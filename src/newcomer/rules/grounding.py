@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Ids, Offsets, OverlayArrays
-from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound
 from newcomer.rules.rule_index import OrientedRules
 
 ONE, TWO, BOTH, THREE, CONSTANT, EXISTS = 1, 2, 3, 4, 5, 6  # as Kind; compiled code takes plain numbers
@@ -41,17 +41,24 @@ def row_of(graph: OverlayArrays, entity: int, relation: int) -> tuple[Ids, int, 
 @compiled
 def anyone(graph: OverlayArrays, relation: int) -> Ids:
     """Everyone whom the oriented relation leads from: seen entities, then newcomers."""
-    seen = graph.starts[graph.start_offsets[relation] : graph.start_offsets[relation + 1]]
-    stored = graph.base_starts[graph.base_start_offsets[relation] : graph.base_start_offsets[relation + 1]]
-    low = lower_bound(graph.delta_start_relations, 0, len(graph.delta_start_relations), relation)
-    high = lower_bound(graph.delta_start_relations, low, len(graph.delta_start_relations), relation + 1)
-    return np.concatenate((seen, stored[~graph.removed[stored]], graph.delta_starts[low:high]))
+    inverse = inverse_of(relation, (len(graph.answer_offsets) - 1) // 2)
+    seen = _answering(graph.answer_offsets, graph.answers, inverse)
+    stored = _answering(graph.base_answer_offsets, graph.base_answers, inverse)
+    stored = stored[lower_bound(stored, 0, len(stored), graph.num_seen) :]
+    added = _answering(graph.delta_answer_offsets, graph.delta_answers, inverse)
+    added = added[lower_bound(added, 0, len(added), graph.num_seen) :]
+    return np.concatenate((seen, stored[~graph.removed[stored]], added))
+
+
+@compiled
+def _answering(offsets: Offsets, answers: Ids, relation: int) -> Ids:
+    return answers[offsets[relation] : offsets[relation + 1]]
 
 
 @compiled
 def ends_of_variable(graph: OverlayArrays, rules: OrientedRules, place: int) -> Ids:
     """Everyone for whom the body of a rule about a variable holds."""
-    half = (len(graph.start_offsets) - 1) // 2
+    half = (len(graph.answer_offsets) - 1) // 2
     if rules.kind[place] != CONSTANT:
         return anyone(graph, rules.body1[place])
     tails, low, high = row_of(graph, rules.body_constant[place], (rules.body1[place] + half) % (2 * half))
@@ -212,7 +219,7 @@ def _named_in_heads(
     entity: int, relations: Ids, tails: Ids, graph: OverlayArrays, about: OrientedRules, found: Ids, count: int
 ) -> Ids:
     """Rules whose head names the entity as its constant: everyone their body holds for is a conclusion."""
-    half = (len(graph.start_offsets) - 1) // 2
+    half = (len(graph.answer_offsets) - 1) // 2
     i = lower_bound(about.head_constant, 0, len(about.row), entity)
     while i < len(about.row) and about.head_constant[i] == entity:
         head = (about.head[i] + half) % (2 * half)

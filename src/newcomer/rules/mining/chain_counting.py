@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.graph import Graph, Ids, Mask, Offsets
+from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
 from newcomer.rules.compiled import compiled, lower_bound
 from newcomer.rules.limits import require_caps, require_counts, require_shares
-from newcomer.rules.mining.index import MiningIndex, offsets_of, tail_side
+from newcomer.rules.mining.index import MiningIndex, tail_side
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
 BODIES = 4096  # bodies counted between two looks at the clock

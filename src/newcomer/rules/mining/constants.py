@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.graph import Graph, Ids, Mask, Offsets
+from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
 from newcomer.rules.compiled import compiled
 from newcomer.rules.limits import require, require_caps, require_counts, require_shares, thread_count
-from newcomer.rules.mining.index import edge_owners, offsets_of, starts_group
+from newcomer.rules.mining.index import starts_group
 from newcomer.rules.mining.plan import Progress, best_rows
 from newcomer.rules.mining.threads import run_in_threads
 from newcomer.rules.rule import NONE, UNARY_KINDS, Kind, RuleSet
@@ -109,7 +109,7 @@ class TypeIndex(NamedTuple):
 def build_types(graph: Graph, limits: ConstantLimits) -> TypeIndex:
     """Number the types of a graph, list the members of each and the types of each entity."""
     edges, size, entities = graph.adjacency, graph.num_relations, graph.num_entities
-    owners, first = edge_owners(edges), starts_group(edges)
+    owners, first = edges.owners, starts_group(edges)
     keys, edge_types, counts = np.unique(
         edges.relations.astype(np.int64) * entities + edges.tails, return_inverse=True, return_counts=True
     )

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError
-from newcomer.graph import Adjacency, Ids, Mask, Offsets, Vocabulary, read_only
+from newcomer.graph import Adjacency, Ids, Mask, Offsets, Vocabulary
 from newcomer.rules.limits import require, require_counts, thread_count
 from newcomer.rules.mining.symmetric_walks import (
     MAX_ARM,
@@ -185,8 +185,7 @@ def virtual_edges(
 
 def walk_graph(adjacency: Adjacency, num_relations: int) -> WalkGraph:
     """A graph as compiled walks take it."""
-    offsets, relations, tails = adjacency.offsets, adjacency.relations, adjacency.tails
-    return WalkGraph(read_only(offsets), read_only(relations), read_only(tails), num_relations)
+    return WalkGraph(*adjacency.columns, num_relations)
 
 
 def _asked(entities: Ids | Sequence[int], size: int) -> Ids:
