@@ -56,7 +56,7 @@ def inferred(seed: int) -> tuple[VirtualNeighbors, Graph]:
     graph = graph_of(random_rows(rng, 12, 3, 60), 12, 3)
     paths = PathLimits(walks=3000, min_pairs=3, min_confidence=0.5)
     rules = random_rules(rng, 12, 3, 20)
-    return virtual_neighbors(rules, graph.adjacency, np.arange(12, dtype=np.int32), ANY, paths), graph
+    return virtual_neighbors(rules, Overlay.of(graph), np.arange(12, dtype=np.int32), ANY, paths), graph
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -96,7 +96,7 @@ def named_world(names: list[str], relations: list[str]) -> tuple[VirtualNeighbor
     rule = Rule(Kind.TWO, ids.id(third), ids.id(first), ids.id(second), support=9, body_size=10, pca_body_size=10,
                 head_size=20)  # fmt: skip
     rules = RuleSet.of([rule], 3)
-    return virtual_neighbors(rules, graph.adjacency, np.array([graph.entities.id(a)]), ANY), graph
+    return virtual_neighbors(rules, Overlay.of(graph), np.array([graph.entities.id(a)]), ANY), graph
 
 
 def test_premises_in_words():
@@ -163,7 +163,7 @@ def test_parquet_and_tsv_agree(seed, tmp_path):
 
 def test_nothing_inferred_is_two_headers(tmp_path):
     graph = graph_of([(0, 0, 1)], 2, 1)
-    found = virtual_neighbors(RuleSet.empty(1), graph.adjacency, np.array([0]), ANY)
+    found = virtual_neighbors(RuleSet.empty(1), Overlay.of(graph), np.array([0]), ANY)
     write_neighbors(tmp_path, found, graph.entities, graph.relations)
     assert (tmp_path / "neighbors.tsv").read_text() == "\t".join(NEIGHBOR_COLUMNS) + "\n"
     assert (tmp_path / "groundings.tsv").read_text() == "\t".join(GROUNDING_COLUMNS) + "\n"

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Ids, Offsets, Overlay, read_only
-from newcomer.rules.grounding import candidate_rules
+from newcomer.graph import Ids, Overlay
+from newcomer.rules.grounding import Facts
 from newcomer.rules.online import OnlineRules, Votes
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.rule_index import Floats, RuleIndex
-from newcomer.rules.voting import collect_votes, lexicographic_scores, noisy_or_scores
+from newcomer.rules.voting import collect_votes, lexicographic_scores, noisy_or_scores, rules_of_query
 
 AGGREGATIONS = ("maximum", "noisy-or")
 
@@ -64,30 +64,12 @@ class RuleRanker:
     def _votes(self, overlay: Overlay, entity: int, relation: int, online: OnlineRules | None) -> Votes:
         """All that speaks for a candidate: (candidate, level), strongest first, and the strength of each level."""
         index = self.index
-        relations, tails = (read_only(column) for column in overlay.facts_of(entity))
-        chosen, walk_count, edge_count = candidate_rules(
-            entity, relation, relations, tails,
-            index.by_head, index.head_offsets, index.by_edge, index.edge_offsets, index.by_constant,
-        )  # fmt: skip
-        order = np.argsort(index.level[self._rows(chosen, walk_count, edge_count)], kind="stable")
-        votes: Ids = collect_votes(
-            entity, relations, tails, overlay.arrays,
-            index.by_head, index.by_edge, index.by_constant,
-            chosen, walk_count, edge_count, order, index.level, np.zeros(overlay.num_entities, dtype=np.int32),
-        )  # fmt: skip
+        facts, edges = Facts.of(overlay, entity), index.num_edges
+        chosen = rules_of_query(facts, relation, index.by_query, index.walk_offsets, index.edge_offsets, edges)
+        chosen = chosen[np.argsort(index.level[index.by_query.row[chosen]], kind="stable")]
+        votes = collect_votes(facts, overlay.arrays, index.by_query, chosen, edges, index.level)
         mined = votes, index.strength_of_level
-        return mined if online is None else online.added_to(mined, entity, relations, tails)
-
-    def _rows(self, chosen: Offsets, walk_count: int, edge_count: int) -> Ids:
-        """The rules' places in the `RuleSet`."""
-        edges = walk_count + edge_count
-        return np.concatenate(
-            [
-                self.index.by_head.row[chosen[:walk_count]],
-                self.index.by_edge.row[chosen[walk_count:edges]],
-                self.index.by_constant.row[chosen[edges:]],
-            ]
-        )
+        return mined if online is None else online.added_to(mined, entity, facts.relations, facts.tails)
 
     def _add_frequencies(self, frequency: Floats, scores: Floats) -> None:
         """Add a share below any difference between rule scores."""

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, read_only
-from newcomer.rules.grounding import ground_entity
+from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray
+from newcomer.rules.grounding import Facts, ground_entity
 from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, PathRules, virtual_edges
 from newcomer.rules.rule import NONE, UNCOUNTED, Kind, RuleSet
 from newcomer.rules.rule_index import Floats, RuleIndex
@@ -162,12 +162,10 @@ class Grounder:
 
     def ground(self, overlay: Overlay, entity: int) -> Ids:
         """Rows (rule, oriented relation, other end, middle nodes) for an entity."""
-        index, (relations, tails) = self.index, overlay.facts_of(entity)
-        facts = read_only(relations), read_only(tails)
-        found: Ids = ground_entity(
-            entity, *facts, overlay.arrays, index.by_start, index.start_offsets, index.by_constant
+        index = self.index
+        return ground_entity(
+            Facts.of(overlay, entity), overlay.arrays, index.by_start, index.start_offsets, index.by_constant
         )
-        return found
 
     def ground_all(self, overlay: Overlay, entities: Ids, threads: int = 1) -> "Groundings":
         """The groundings of many entities, in the order of their ids."""

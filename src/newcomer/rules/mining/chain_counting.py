@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
-from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.rules.compiled import compiled, lower_bound, with_room
 from newcomer.rules.limits import require_caps, require_counts, require_shares
 from newcomer.rules.mining.index import MiningIndex, tail_side
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
@@ -156,7 +156,7 @@ def _list_ends(
         if third < 0:
             continue
         low, high = index.group_starts[third], index.group_starts[third + 1]
-        ends = _wider(ends, used, used + high - low)
+        ends = with_room(ends, used, used + high - low)
         steps += high - low
         for last in range(low, high):
             y = index.tails[last]
@@ -169,15 +169,6 @@ def _list_ends(
             ends[used, 0], ends[used, 1] = y, w
             used += 1
     return ends, used, steps
-
-
-@compiled
-def _wider(ends: Ends, used: int, needed: int) -> Ends:
-    if needed <= len(ends):
-        return ends
-    wide = np.empty((2 * needed, 2), np.int32)
-    wide[:used] = ends[:used]
-    return wide
 
 
 @compiled

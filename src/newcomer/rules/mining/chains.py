@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, Ids, Offsets
-from newcomer.rules.compiled import compiled, inverse_of, lower_bound
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound, with_room
 from newcomer.rules.limits import require, thread_count
 from newcomer.rules.mining.chain_counting import MAX_SEED, ChainCandidates, ChainCounter, ChainLimits
 from newcomer.rules.mining.index import MiningIndex, build_index
@@ -163,10 +163,7 @@ def _sample(
         r1 = np.int64(index.link_relations[first])
         r3 = np.int64(inverse_of(index.link_relations[last], size))
         low, high = index.link_starts[link], index.link_starts[link + 1]
-        if used + high - low > len(found):
-            wider = np.empty(2 * (used + high - low), np.int64)
-            wider[:used] = found[:used]
-            found = wider
+        found = with_room(found, used, used + high - low)
         for place in range(low, high):
             body = (r1 * (2 * size) + index.link_relations[place]) * (2 * size) + r3
             found[used] = body * size + relations[facts[i]]

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
-from newcomer.rules.compiled import compiled
+from newcomer.rules.compiled import compiled, with_room
 from newcomer.rules.limits import require, require_caps, require_counts, require_shares, thread_count
 from newcomer.rules.mining.index import starts_group
 from newcomer.rules.mining.plan import Progress, best_rows
@@ -216,16 +216,6 @@ def _touch_members(arrays: Arrays, kind: int, counter: Ids, touched: Ids) -> int
 
 
 @compiled
-def _wider(column: Ids, used: int, needed: int) -> Ids:
-    """A column with room for more."""
-    if needed <= len(column):
-        return column
-    wide = np.empty(max(needed, 2 * len(column)), np.int32)
-    wide[:used] = column[:used]
-    return wide
-
-
-@compiled
 def _rules_of_heads(
     arrays: Arrays, sizes: Ids, heads: Offsets, min_support: int, min_confidence: float,
     counter: Ids, known: Ids, touched: Ids,
@@ -236,8 +226,8 @@ def _rules_of_heads(
     used = 0
     for head in heads:
         met = _touch_members(arrays, head, counter, touched)
-        head_column, body_column = _wider(head_column, used, used + met), _wider(body_column, used, used + met)
-        support, pca = _wider(support, used, used + met), _wider(pca, used, used + met)
+        head_column, body_column = with_room(head_column, used, used + met), with_room(body_column, used, used + met)
+        support, pca = with_room(support, used, used + met), with_room(pca, used, used + met)
         for body in touched[:met]:
             count = counter[body]
             if body != head and count >= min_support and count / sizes[body] >= min_confidence:
