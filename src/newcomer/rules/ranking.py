@@ -8,7 +8,6 @@ Rules start at the entity's own facts and go on over those of the entities they 
 neighbours (`newcomer.rules.virtual_neighbors`).
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import numpy as np
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import Ids, Overlay
 from newcomer.rules.grounding import Facts
+from newcomer.rules.limits import in_threads
 from newcomer.rules.online import OnlineRules, Votes
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.rule_index import Floats, RuleIndex
@@ -93,10 +93,5 @@ class RuleScorer:
         def fill(row: int) -> None:
             rows[row] = self.ranker.evidence(self.overlay, int(entities[row]), int(relations[row])).scores
 
-        if self.threads == 1:
-            for row in range(len(entities)):
-                fill(row)
-            return rows
-        with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(fill, range(len(entities))))
+        in_threads(fill, range(len(entities)), self.threads)
         return rows

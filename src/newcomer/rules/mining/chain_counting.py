@@ -12,12 +12,11 @@ import numpy as np
 
 from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
 from newcomer.rules.compiled import compiled, lower_bound, with_room
-from newcomer.rules.limits import require_caps, require_counts, require_shares
+from newcomer.rules.limits import MAX_SEED, require_caps, require_counts, require_shares
 from newcomer.rules.mining.index import MiningIndex, tail_side
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
 BODIES = 4096  # bodies counted between two looks at the clock
-MAX_SEED = 2**63 - 1
 Ends = Ids  # (ends, 2): y and w
 
 

@@ -29,8 +29,8 @@ import numpy.typing as npt
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, Ids, Offsets
 from newcomer.rules.compiled import compiled, inverse_of, lower_bound, with_room
-from newcomer.rules.limits import require, thread_count
-from newcomer.rules.mining.chain_counting import MAX_SEED, ChainCandidates, ChainCounter, ChainLimits
+from newcomer.rules.limits import require_seed, thread_count
+from newcomer.rules.mining.chain_counting import ChainCandidates, ChainCounter, ChainLimits
 from newcomer.rules.mining.index import MiningIndex, build_index
 from newcomer.rules.mining.plan import Progress
 from newcomer.rules.rule import RuleSet
@@ -50,7 +50,7 @@ def mine_chains(
 ) -> RuleSet:
     """Rules with bodies of three atoms, in canonical order; ``progress`` counts samples."""
     limits, workers = limits or ChainLimits(), thread_count(threads)
-    require(0 <= seed <= MAX_SEED, "seed", seed, f"an integer from 0 to {MAX_SEED}")
+    require_seed(seed)
     if graph.num_relations > MOST_RELATIONS:
         raise DatasetError(
             f"chains of three atoms take at most {MOST_RELATIONS:,} relations, not {graph.num_relations:,}"

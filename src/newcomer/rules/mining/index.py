@@ -6,6 +6,7 @@ Everything is a flat integer array, so that compiled code can read it. ``offset[
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, offsets_of
 
@@ -60,7 +61,11 @@ def tail_side(graph: Graph) -> Mask:
 
 def starts_group(edges: Adjacency) -> Mask:
     """Where an entity's edges of one relation begin."""
-    first = np.ones(len(edges.relations), dtype=bool)
-    first[1:] = edges.relations[1:] != edges.relations[:-1]
-    first[edges.offsets[:-1][edges.sizes > 0]] = True
-    return first
+    return changes(edges.owners, edges.relations)
+
+
+def changes(*columns: npt.NDArray[np.integer]) -> Mask:
+    """Where a row differs from the one before; the first row always does."""
+    fresh = np.ones(len(columns[0]), dtype=bool)
+    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return fresh

@@ -10,7 +10,7 @@ import numpy as np
 
 from newcomer.graph import Ids, Mask, Offsets
 from newcomer.rules.mining.bodies import Portion, count_edges, count_links, count_several, count_single
-from newcomer.rules.mining.index import MiningIndex
+from newcomer.rules.mining.index import MiningIndex, changes
 from newcomer.rules.rule import Kind
 
 
@@ -39,8 +39,8 @@ class JoinPlan:
         self.order = np.lexsort([heads, second, first, kinds])
         self.kinds, self.first, self.second = kinds[self.order], first[self.order], second[self.order]
         self.heads: Ids = heads[self.order]
-        new_portion = _changes(self.kinds, self.first)
-        self.slot_starts = np.append(np.flatnonzero(new_portion | _changes(self.second)), len(self.heads))
+        new_portion = changes(self.kinds, self.first)
+        self.slot_starts = np.append(np.flatnonzero(new_portion | changes(self.second)), len(self.heads))
         self.portion_slots = np.append(np.flatnonzero(new_portion[self.slot_starts[:-1]]), len(self.slot_starts) - 1)
         self.body = np.zeros(len(self.slot_starts) - 1, dtype=np.int64)
         self.pca = np.zeros(len(self.heads), dtype=np.int64)
@@ -61,13 +61,6 @@ class JoinPlan:
         body[self.order] = np.repeat(self.body, np.diff(self.slot_starts))
         pca[self.order] = self.pca
         return body, pca
-
-
-def _changes(*columns: Ids) -> Mask:
-    """Where a row differs from the one before; the first row always does."""
-    fresh = np.ones(len(columns[0]), dtype=bool)
-    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return fresh
 
 
 def _from_pca_side(candidates: Candidates, by_tail: Mask, size: int) -> tuple[Ids, Ids, Ids, Ids]:
