@@ -12,7 +12,7 @@ import numpy as np
 
 from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
 from newcomer.rules.compiled import compiled, lower_bound, with_room
-from newcomer.rules.limits import MAX_SEED, require_caps, require_counts, require_shares
+from newcomer.rules.limits import MAX_SEED
 from newcomer.rules.mining.index import MiningIndex, tail_side
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
@@ -37,11 +37,6 @@ class ChainLimits:
     max_pairs: int = 2_000
     max_steps: int = 1_000_000
     max_candidates: int = 4_000_000
-
-    def __post_init__(self) -> None:
-        require_counts(self, "samples", "min_hits", "min_support", "max_pairs", "max_steps", "max_candidates")
-        require_shares(self, "min_confidence")
-        require_caps(self, "seconds")
 
 
 @dataclass(frozen=True, eq=False)
