@@ -100,11 +100,6 @@ class Base:
         counted: Offsets = np.bincount(self.observed.relations, minlength=2 * self.num_relations)
         return counted[: self.num_relations]
 
-    @cached_property
-    def is_observed(self) -> Mask:
-        """(entities,): whether an entity has an observed fact."""
-        return np.asarray(self.observed.sizes > 0)
-
 
 @dataclass(frozen=True, eq=False)
 class Overlay:
@@ -165,7 +160,7 @@ class Overlay:
     def is_unobserved(self) -> Mask:
         """(entities,): whether an entity has no observed fact."""
         mask = np.ones(self.num_entities, dtype=np.bool_)
-        mask[: len(self.base.is_observed)] = ~self.base.is_observed
+        mask[: len(self.base.observed.sizes)] = self.base.observed.sizes == 0
         return mask
 
     def facts_of(self, entity: int) -> tuple[Ids, Ids]:

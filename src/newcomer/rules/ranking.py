@@ -53,7 +53,7 @@ class RuleRanker:
         scores, confidence = np.zeros(size), np.zeros(size)
         votes, strengths = self._votes(overlay, entity, relation, online)
         if self.aggregation == "maximum":
-            lexicographic_scores(votes, np.zeros(size, dtype=np.int32), scores)
+            lexicographic_scores(votes, scores)
         else:
             noisy_or_scores(votes, strengths, scores)
         confidence[votes[::-1, 0]] = strengths[votes[::-1, 1]]  # the strongest rule comes first, and is written last

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from newcomer.graph import Ids, Offsets, OverlayArrays
 from newcomer.rules.compiled import compiled, lower_bound, with_room
 from newcomer.rules.grounding import BOTH, CONSTANT, ONE, TWO, Facts, ends_of_variable, holds, row_of
+from newcomer.rules.mining.index import changes
 from newcomer.rules.rule_index import Floats, OrientedRules
 
 
@@ -137,40 +138,22 @@ def _sorted_candidates(size: int, starts: Offsets, levels: Ids) -> Offsets:
 
 
 @compiled
-def lexicographic_scores(votes: Ids, counts: Ids, scores: Floats) -> None:
-    """Fill ``scores`` with 1, 2, 3, ... from the weakest group of equal candidates to the strongest.
-
-    ``counts`` (one an entity, all zero) is scratch and comes back as it was.
-    """
-    candidates = np.empty(len(votes), dtype=np.int32)
-    size = 0
-    for i in range(len(votes)):
-        end = votes[i, 0]
-        if counts[end] == 0:
-            candidates[size] = end
-            size += 1
-            counts[end] = 1
-    for i in range(size):
-        counts[candidates[i]] = i
-    starts = np.zeros(size + 1, dtype=np.int64)
-    for i in range(len(votes)):
-        starts[counts[votes[i, 0]] + 1] += 1
-    for i in range(size):
-        starts[i + 1] += starts[i]
-    cursor = starts.copy()
-    levels = np.empty(len(votes), dtype=np.int32)
-    for i in range(len(votes)):
-        candidate = counts[votes[i, 0]]
-        levels[cursor[candidate]] = votes[i, 1]
-        cursor[candidate] += 1
-    order = _sorted_candidates(size, starts, levels)
-    place = 0.0
-    for i in range(size):
+def _places(starts: Offsets, levels: Ids) -> Floats:
+    """For each candidate 1, 2, 3, ... from the weakest group of equal ones to the strongest."""
+    order, places, place = _sorted_candidates(len(starts) - 1, starts, levels), np.empty(len(starts) - 1), 0.0
+    for i in range(len(order)):
         if i == 0 or _stronger(order[i], order[i - 1], starts, levels) != 0:
             place += 1.0
-        scores[candidates[order[i]]] = place
-    for i in range(size):
-        counts[candidates[i]] = 0
+        places[order[i]] = place
+    return places
+
+
+def lexicographic_scores(votes: Ids, scores: Floats) -> None:
+    """Fill in a higher score for each group of equal candidates than for all weaker ones: 1, 2, 3, ..."""
+    candidates, levels = votes[np.argsort(votes[:, 0], kind="stable")].T
+    firsts = np.flatnonzero(changes(candidates))
+    starts = np.append(firsts, len(candidates)).astype(np.int64)
+    scores[candidates[firsts]] = _places(starts, np.ascontiguousarray(levels))
 
 
 @compiled

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from newcomer.graph import Mask, Offsets, Vocabulary
+from newcomer.graph import Ids, Mask, Offsets, Vocabulary
 from newcomer.rules.rule import (
     ANY,
     COLUMNS,
@@ -111,13 +111,18 @@ def _words(slot: str, rules: RuleSet, rows: Offsets, relations: Vocabulary, enti
     name = SLOTS[int(slot)]
     ids = getattr(rules, name)[rows]
     if name in SLOTS[:RELATION_SLOTS]:
-        distinct, places = np.unique(ids % rules.num_relations, return_inverse=True)
-        words = [quoted(word) for word in relations.names_of(distinct)]
-    else:
-        distinct, places = np.unique(ids, return_inverse=True)
-        names = [f"#{i}" for i in distinct.tolist()] if entities is None else entities.names_of(distinct)
-        words = [json.dumps(word, ensure_ascii=False) if word in TERMS else quoted(word) for word in names]
+        return quoted_names(relations, ids % rules.num_relations)
+    distinct, places = np.unique(ids, return_inverse=True)
+    names = [f"#{i}" for i in distinct.tolist()] if entities is None else entities.names_of(distinct)
+    words = [json.dumps(word, ensure_ascii=False) if word in TERMS else quoted(word) for word in names]
     return pa.array(words, type=pa.string()).take(pa.array(places))
+
+
+def quoted_names(vocabulary: Vocabulary, ids: Ids) -> pa.Array:
+    """The names of these ids as rule files write them; each distinct one is quoted once."""
+    distinct, places = np.unique(ids, return_inverse=True)
+    names = [quoted(name) for name in vocabulary.names_of(distinct)]
+    return pa.array(names, type=pa.string()).take(pa.array(places))
 
 
 def _count_texts(counts: Offsets) -> pa.Array:
