@@ -221,24 +221,6 @@ def test_a_graph_without_facts_has_no_rules(entities: int, relations: int) -> No
     assert len(result) == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("samples", 0),
-        ("seconds", 0.0),
-        ("min_hits", 0),
-        ("min_support", 0),
-        ("min_confidence", -0.1),
-        ("max_pairs", 0),
-        ("max_steps", 0),
-        ("max_candidates", 0),
-    ],
-)
-def test_values_out_of_range(name: str, value: float) -> None:
-    with pytest.raises(OptionError, match=f"^{name} is .*, but must be "):
-        ChainLimits(**{name: value})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(("name", "value"), [("seed", -1), ("threads", 0)])
 def test_arguments_out_of_range(name: str, value: int) -> None:
     with pytest.raises(OptionError, match=f"^{name} is {value}, but must be "):

@@ -162,22 +162,6 @@ def test_progress_reaches_the_total() -> None:
     assert [done for done, _ in reported] == list(range(1, reported[-1][1] + 1))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("min_support", 0),
-        ("min_confidence", 1.5),
-        ("min_confidence", float("nan")),
-        ("max_rules", 0),
-        ("kinds", ()),
-        ("kinds", (Kind.ONE,)),
-    ],
-)
-def test_values_out_of_range(name: str, value: object) -> None:
-    with pytest.raises(OptionError, match=f"^{name} is .*, but must be "):
-        ConstantLimits(**{name: value})  # type: ignore[arg-type]
-
-
 def test_no_threads_at_all() -> None:
     with pytest.raises(OptionError, match="threads is 0"):
         mine_constants(hub_graph(), threads=0)

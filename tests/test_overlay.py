@@ -152,8 +152,9 @@ def test_the_overlay_of_a_data_set_has_its_own_facts():
     dataset = load_dataset("sample")
     overlay = Overlay.of_dataset(dataset)
     assert overlay.num_seen == int(dataset.is_seen.sum())
-    for found, wanted in zip(tables(overlay.own_rows), tables(dataset.own_facts), strict=True):
-        assert np.array_equal(found, wanted)
+    for entity in range(overlay.num_entities):
+        graph = dataset.observed if dataset.is_seen[entity] else dataset.auxiliary
+        assert pairs(overlay.own_rows.of(entity)) == pairs(graph.adjacency.of(entity))
     known = dataset.known_facts().adjacency
     for entity in range(0, overlay.num_entities, 50):
         assert pairs(overlay.all_facts_of(entity)) == pairs(known.of(entity))

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from newcomer.evaluation.metrics import Counts
 from newcomer.evaluation.ranking import Queries, RankingResult
-from newcomer.graph import Ids, InductiveDataset, Mask
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask
 
 MANY = 1.5
 FACTS = {"0": 0, "1": 1, "2-5": 5, "6-20": 20, "21-100": 100}
@@ -80,11 +80,14 @@ def _average_above(relations: Ids, ends: Ids, counts: Ids) -> Mask:
 
 def known_facts(dataset: InductiveDataset) -> Counts:
     """How many facts each entity has of its own."""
-    own, size = dataset.own_facts, len(dataset.entities)
-    owner = np.repeat(np.arange(size), np.diff(own.offsets))
-    # A fact that joins an entity to itself stands in its row in both directions, and is still one fact.
-    counted = (own.tails != owner) | (own.relations < len(dataset.relations))
-    return np.bincount(owner[counted], minlength=size).astype(np.int64)
+    return np.where(dataset.is_seen, _fact_counts(dataset.observed), _fact_counts(dataset.auxiliary)).astype(np.int64)
+
+
+def _fact_counts(graph: Graph) -> Counts:
+    """How many facts each entity has; one that joins it to itself counts once."""
+    heads, tails = graph.triples.heads, graph.triples.tails
+    loops: Counts = np.bincount(heads[heads == tails], minlength=graph.num_entities)
+    return graph.degrees - loops
 
 
 def facts_groups(counts: npt.NDArray[np.integer]) -> tuple[Codes, Sequence[str]]:

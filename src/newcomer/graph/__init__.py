@@ -12,10 +12,10 @@ from newcomer.graph.types import (
     TripleArray,
     Vocabulary,
     concatenate,
+    offsets_of,
     read_only,
     seen_count,
     sort_unique,
-    stack_rows,
 )
 
 __all__ = [
@@ -34,8 +34,8 @@ __all__ = [
     "Vocabulary",
     "about_newcomers",
     "concatenate",
+    "offsets_of",
     "read_only",
     "seen_count",
     "sort_unique",
-    "stack_rows",
 ]

@@ -21,6 +21,7 @@ from newcomer.graph.types import (
     Offsets,
     TripleArray,
     concatenate,
+    offsets_of,
     read_only,
     seen_count,
 )
@@ -43,12 +44,12 @@ class OverlayArrays(NamedTuple):
     delta_relations: Ids
     delta_tails: Ids
     removed: Mask  # (entities,): newcomers whose rows in the base no longer count
-    start_offsets: Offsets  # which seen entities have an oriented relation
-    starts: Ids
-    base_start_offsets: Offsets  # which newcomers of the base do
-    base_starts: Ids
-    delta_start_relations: Ids  # and which of the delta: (relation, newcomer), ascending
-    delta_starts: Ids
+    answer_offsets: Offsets  # which entities answer an oriented relation in the observed graph
+    answers: Ids
+    base_answer_offsets: Offsets  # which do in the base
+    base_answers: Ids
+    delta_answer_offsets: Offsets  # and in the delta
+    delta_answers: Ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +66,11 @@ class Base:
     def of(cls, observed: Graph, facts: TripleArray, num_seen: int) -> "Base":
         """Of the observed graph and the facts that are about newcomers."""
         facts = about_newcomers(facts, num_seen)
-        alone = rows = _compiled(observed.adjacency)
+        rows = observed.adjacency
         if len(facts):
             together = concatenate([observed.triples, facts])
-            rows = _compiled(Graph.build(observed.entities, observed.relations, together).adjacency)
-        return cls(alone, rows, num_seen, observed.num_relations)
+            rows = Graph.build(observed.entities, observed.relations, together).adjacency
+        return cls(observed.adjacency, rows, num_seen, observed.num_relations)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_entities", len(self.rows.offsets) - 1)
@@ -79,9 +80,7 @@ class Base:
         if self.rows is self.observed:
             return self
         alone = Base(self.observed, self.observed, self.num_seen, self.num_relations)
-        nobody = read_only(np.zeros(2 * self.num_relations + 1, dtype=np.int64)), NO_IDS
-        counted = {"observed_counts": self.observed_counts, "starts": self.starts, "newcomer_starts": nobody}
-        alone.__dict__.update(counted)
+        alone.__dict__["observed_counts"] = self.observed_counts
         return alone
 
     @cached_property
@@ -99,22 +98,6 @@ class Base:
         """(relations,): how many observed facts each relation has."""
         counted: Offsets = np.bincount(self.observed.relations, minlength=2 * self.num_relations)
         return counted[: self.num_relations]
-
-    @cached_property
-    def is_observed(self) -> Mask:
-        """(entities,): whether an entity has an observed fact."""
-        found: Mask = np.diff(self.observed.offsets) > 0
-        return found
-
-    @cached_property
-    def starts(self) -> tuple[Offsets, Ids]:
-        """Which seen entities have each oriented relation."""
-        return _starts(self.observed, self.num_relations, 0)
-
-    @cached_property
-    def newcomer_starts(self) -> tuple[Offsets, Ids]:
-        """Which newcomers have each oriented relation."""
-        return _starts(self.rows, self.num_relations, self.num_seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +139,8 @@ class Overlay:
         relations = np.concatenate([facts.relations, facts.relations + self.num_relations]).astype(np.int32)
         tails = np.concatenate([facts.tails, facts.heads])
         order = np.lexsort((tails, relations, rows))
-        offsets = np.zeros(size + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows, minlength=size), out=offsets[1:])
-        delta = Adjacency(read_only(offsets), read_only(relations[order]), read_only(tails[order].astype(np.int32)))
+        offsets = offsets_of(np.bincount(rows, minlength=size))
+        delta = Adjacency(offsets, read_only(relations[order]), read_only(tails[order].astype(np.int32)))
         return replace(self, delta=delta, removed=np.unique(removed).astype(np.int32))
 
     @cached_property
@@ -166,14 +148,13 @@ class Overlay:
         """(entities,): whether an entity's rows in the base no longer count."""
         mask = np.zeros(self.num_entities, dtype=np.bool_)
         mask[self.removed] = True
-        found: Mask = read_only(mask)
-        return found
+        return read_only(mask)
 
     @cached_property
     def is_unobserved(self) -> Mask:
         """(entities,): whether an entity has no observed fact."""
         mask = np.ones(self.num_entities, dtype=np.bool_)
-        mask[: len(self.base.is_observed)] = ~self.base.is_observed
+        mask[: len(self.base.observed.sizes)] = self.base.observed.sizes == 0
         return mask
 
     def facts_of(self, entity: int) -> tuple[Ids, Ids]:
@@ -182,15 +163,15 @@ class Overlay:
             return self.base.observed.of(entity)
         if entity < self.base.num_entities and not self.is_removed[entity]:
             return self.base.rows.of(entity)
-        return _row(self.delta, entity)
+        return self.delta.of(entity)
 
     def all_facts_of(self, entity: int) -> tuple[Ids, Ids]:
         """The oriented relations and tails of all facts of an entity; those of the delta follow those of the base."""
-        relations, tails = _row(self.base.rows, entity)
+        relations, tails = self.base.rows.of(entity)
         if len(self.removed):
             stays = ~self.is_removed[tails] & ~self.is_removed[entity]
             relations, tails = relations[stays], tails[stays]
-        more_relations, more_tails = _row(self.delta, entity)
+        more_relations, more_tails = self.delta.of(entity)
         if len(more_tails) == 0:
             return relations, tails
         return np.concatenate([relations, more_relations]), np.concatenate([tails, more_tails])
@@ -205,18 +186,19 @@ class Overlay:
     @cached_property
     def own_rows(self) -> Adjacency:
         """Everyone's own facts in one table; made for walks that need one, at the cost of a copy."""
-        seen, known, observed = self.num_seen, self.base.num_entities, self.base.observed
-        rows = _from(self.base.rows, seen, ~self.is_removed[seen:known]), _from(self.delta, seen)
-        owners = np.concatenate([owner for owner, _, _ in rows])
+        seen, observed = self.num_seen, self.base.observed
+        stored = _edges(self.base.rows, seen)
+        stored = stored[:, ~self.is_removed[stored[0]]]
+        owners, relations, tails = np.concatenate([stored, _edges(self.delta, seen)], axis=1)
         order = np.argsort(owners, kind="stable")
-        sizes = np.zeros(self.num_entities, dtype=np.int64)
-        sizes[:seen] = np.diff(observed.offsets[: seen + 1])
-        sizes += np.bincount(owners, minlength=self.num_entities)
-        offsets = read_only(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+        sizes = np.bincount(owners, minlength=self.num_entities)
+        sizes[:seen] = observed.sizes[:seen]
         end = int(observed.offsets[seen])
-        relations = np.concatenate([observed.relations[:end], np.concatenate([one for _, one, _ in rows])[order]])
-        tails = np.concatenate([observed.tails[:end], np.concatenate([one for _, _, one in rows])[order]])
-        return Adjacency(offsets, read_only(relations), read_only(tails))
+        return Adjacency(
+            offsets_of(sizes),
+            read_only(np.concatenate([observed.relations[:end], relations[order]])),
+            read_only(np.concatenate([observed.tails[:end], tails[order]])),
+        )
 
     @cached_property
     def arrays(self) -> OverlayArrays:
@@ -224,22 +206,19 @@ class Overlay:
         base = self.base
         return OverlayArrays(
             base.num_seen,
-            *_columns(base.observed),
-            *_columns(base.rows),
-            *_columns(self.delta),
+            *base.observed.columns,
+            *base.rows.columns,
+            *self.delta.columns,
             self.is_removed,
-            *base.starts,
-            *base.newcomer_starts,
-            *self._delta_starts,
+            *base.observed_counts.columns,
+            *base.counts.columns,
+            *self.delta_counts.columns,
         )
 
     @cached_property
-    def _delta_starts(self) -> tuple[Ids, Ids]:
-        rows = np.repeat(np.arange(len(self.delta.offsets) - 1), np.diff(self.delta.offsets))
-        new = rows >= self.num_seen
-        pairs = np.unique(self.delta.relations[new].astype(np.int64) * self.num_entities + rows[new])
-        relations, starts = np.divmod(pairs, self.num_entities)
-        return read_only(relations.astype(np.int32)), read_only(starts.astype(np.int32))
+    def delta_counts(self) -> "AnswerCounts":
+        """How often entities answer relations in the delta."""
+        return AnswerCounts.of(self.delta, self.num_relations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +235,12 @@ class AnswerCounts:
         width = max(len(rows.offsets) - 1, 1)
         pairs, counts = np.unique(rows.relations.astype(np.int64) * width + rows.tails, return_counts=True)
         offsets = np.searchsorted(pairs, np.arange(2 * num_relations + 1) * width)
-        return cls(offsets, (pairs % width).astype(np.int32), counts)
+        return cls(read_only(offsets.astype(np.int64)), read_only((pairs % width).astype(np.int32)), counts)
+
+    @property
+    def columns(self) -> tuple[Offsets, Ids]:
+        """Who answers, as compiled code takes it."""
+        return self.offsets, self.answers
 
     def answering(self, relation: int) -> Ids:
         """Who answers an oriented relation."""
@@ -273,36 +257,7 @@ def about_newcomers(facts: TripleArray, num_seen: int) -> TripleArray:
     return facts.take(np.maximum(facts.heads, facts.tails) >= num_seen)
 
 
-def _row(rows: Adjacency, entity: int) -> tuple[Ids, Ids]:
-    """A row; of an entity that the table does not know, nothing."""
-    return rows.of(entity) if entity + 1 < len(rows.offsets) else (NO_IDS, NO_IDS)
-
-
-def _from(rows: Adjacency, first: int, kept: Mask | None = None) -> tuple[Offsets, Ids, Ids]:
-    """The edges of the entities from the first on (those that are kept): whose, relation, tail."""
-    sizes = np.diff(rows.offsets)[first:]
-    start = int(rows.offsets[min(first, len(rows.offsets) - 1)])
-    owners = np.repeat(np.arange(first, first + len(sizes), dtype=np.int64), sizes)
-    if kept is None:
-        return owners, rows.relations[start:], rows.tails[start:]
-    edges = np.repeat(kept, sizes)
-    return owners[edges], rows.relations[start:][edges], rows.tails[start:][edges]
-
-
-def _columns(rows: Adjacency) -> tuple[Offsets, Ids, Ids]:
-    return rows.offsets, rows.relations, rows.tails
-
-
-def _compiled(rows: Adjacency) -> Adjacency:
-    """The same rows as arrays of the one kind that compiled code is made for."""
-    return Adjacency(read_only(rows.offsets), read_only(rows.relations), read_only(rows.tails))
-
-
-def _starts(rows: Adjacency, num_relations: int, first: int) -> tuple[Offsets, Ids]:
-    """Which entities, from the first on, have each oriented relation."""
-    size = max(len(rows.offsets) - 1, 1)
-    owners = np.repeat(np.arange(len(rows.offsets) - 1, dtype=np.int64), np.diff(rows.offsets))
-    mine = owners >= first
-    pairs = np.unique(rows.relations[mine].astype(np.int64) * size + owners[mine])
-    offsets = np.searchsorted(pairs // size, np.arange(2 * num_relations + 1)).astype(np.int64)
-    return read_only(offsets), read_only((pairs % size).astype(np.int32))
+def _edges(rows: Adjacency, first: int) -> Ids:
+    """The edges of the entities from the first on: whose, relation, tail. Shape (3, edges)."""
+    start = rows.offsets[min(first, len(rows.offsets) - 1)]
+    return np.stack([rows.owners[start:], rows.relations[start:], rows.tails[start:]])

@@ -7,7 +7,7 @@ the code knows one direction only: from an entity, along a relation, to a tail.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from newcomer.errors import DatasetError, shown
 Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.generic)
 
 UNKNOWN = -1
 INT64_MAX = np.iinfo(np.int64).max
@@ -90,16 +91,16 @@ class Vocabulary:
         return list(self._names.take(pa.array(np.asarray(ids, dtype=np.int32))).to_pylist())
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    array.setflags(write=False)
-    return array
-
-
-def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """A read-only view: compiled code is made once for each kind of array it meets, so all callers hand over one."""
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view
+
+
+def offsets_of(counts: npt.NDArray[np.integer]) -> Offsets:
+    """Where each of some rows begins, and at the end how many entries they have together."""
+    return read_only(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)]))
 
 
 def _int32(values: Any) -> Ids:
@@ -159,9 +160,25 @@ class Adjacency:
     tails: Ids
 
     def of(self, entity: int) -> tuple[Ids, Ids]:
-        """The relations and tails of one entity."""
-        row = slice(self.offsets[entity], self.offsets[entity + 1])
+        """The relations and tails of one entity; nothing of one that is not here."""
+        known = entity + 1 < len(self.offsets)
+        row = slice(self.offsets[entity], self.offsets[entity + 1]) if known else slice(0)
         return self.relations[row], self.tails[row]
+
+    @property
+    def columns(self) -> tuple[Offsets, Ids, Ids]:
+        """The three arrays, as compiled code takes them."""
+        return self.offsets, self.relations, self.tails
+
+    @property
+    def sizes(self) -> Offsets:
+        """(entities,): how many edges each has."""
+        return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> Ids:
+        """(edges,): the entity that each edge belongs to."""
+        return np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,11 +196,9 @@ class Graph:
         _check_range(triples.heads, len(entities), "head")
         _check_range(triples.relations, len(relations), "relation")
         _check_range(triples.tails, len(entities), "tail")
-        columns = sort_unique(triples, len(entities), len(relations))
-        offsets = _row_offsets(columns.heads, len(entities))
-        for array in (columns.heads, columns.relations, columns.tails, offsets):
-            _frozen(array)
-        return cls(entities, relations, columns, offsets)
+        rows = sort_unique(triples, len(entities), len(relations))
+        rows = TripleArray(read_only(rows.heads), read_only(rows.relations), read_only(rows.tails))
+        return cls(entities, relations, rows, offsets_of(np.bincount(rows.heads, minlength=len(entities))))
 
     @classmethod
     def from_names(cls, triples: Iterable[tuple[str, str, str]]) -> "Graph":
@@ -224,24 +239,15 @@ class Graph:
         return _adjacency(self.triples, self._offsets, self.num_entities, self.num_relations)
 
     @cached_property
-    def out_degrees(self) -> Ids:
-        """How many triples each entity is the head of."""
-        counts: Ids = _frozen(np.diff(self._offsets).astype(np.int32))
-        return counts
-
-    @cached_property
     def degrees(self) -> Ids:
         """How many edges leave each entity, inverses included (a self loop counts at both of its ends)."""
-        incoming = np.bincount(self.triples.tails, minlength=self.num_entities).astype(np.int32)
-        counts: Ids = _frozen(self.out_degrees + incoming)
-        return counts
+        ends = np.concatenate([self.triples.heads, self.triples.tails])
+        return read_only(np.bincount(ends, minlength=self.num_entities).astype(np.int32))
 
     @cached_property
     def relation_counts(self) -> Ids:
         """How many triples each relation has."""
-        counts = np.bincount(self.triples.relations, minlength=self.num_relations).astype(np.int32)
-        frozen: Ids = _frozen(counts)
-        return frozen
+        return read_only(np.bincount(self.triples.relations, minlength=self.num_relations).astype(np.int32))
 
     def contains(self, heads: Any, relations: Any, tails: Any) -> Mask:
         """For each triple, whether it is in the graph; relation ids from ``R`` on ask for the inverse.
@@ -297,14 +303,12 @@ class InductiveDataset:
     @cached_property
     def is_seen(self) -> Mask:
         """Per entity, whether the observed graph has a triple of it."""
-        mask: Mask = _frozen(self.observed.degrees > 0)
-        return mask
+        return read_only(self.observed.degrees > 0)
 
     @cached_property
     def is_newcomer(self) -> Mask:
         """Per entity, whether it is not seen but has auxiliary facts."""
-        mask: Mask = _frozen(~self.is_seen & (self.auxiliary.degrees > 0))
-        return mask
+        return read_only(~self.is_seen & (self.auxiliary.degrees > 0))
 
     @property
     def newcomers(self) -> Ids:
@@ -314,17 +318,7 @@ class InductiveDataset:
     def test_newcomers(self) -> Ids:
         """The newcomers that test asks about."""
         asked = np.unique(np.concatenate([self.test.heads, self.test.tails]))
-        ids: Ids = _frozen(asked[self.is_newcomer[asked]].astype(np.int32))
-        return ids
-
-    @cached_property
-    def own_facts(self) -> Adjacency:
-        """Each entity by its own facts: seen ones by the observed graph, the others by auxiliary facts.
-
-        From a newcomer one gets to whom it is tied, newcomers included; from a seen entity never to a newcomer. So
-        nothing about a seen entity, or about a newcomer that is not tied to it, changes when another one arrives.
-        """
-        return stack_rows(self.observed.adjacency, self.auxiliary.adjacency, self.is_seen)
+        return read_only(asked[self.is_newcomer[asked]].astype(np.int32))
 
     def known_facts(self) -> Graph:
         """What is known when questions are asked: the observed graph and the auxiliary facts."""
@@ -334,19 +328,6 @@ class InductiveDataset:
         """Everything stated anywhere in the data set: the `known` filter of a ranking."""
         parts = [self.observed.triples, self.auxiliary.triples, self.valid.positives, self.test.positives]
         return Graph.build(self.entities, self.relations, concatenate(parts))
-
-
-def stack_rows(first: Adjacency, second: Adjacency, from_first: Mask) -> Adjacency:
-    """For each entity the row of ``first`` where the mask says so, else that of ``second``."""
-    sizes = np.where(from_first, np.diff(first.offsets), np.diff(second.offsets))
-    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    relations, tails = (np.empty(offsets[-1], dtype=np.int32) for _ in range(2))
-    for source, mask in ((first, from_first), (second, ~from_first)):
-        edges = np.repeat(mask, np.diff(source.offsets))
-        places = np.repeat(mask, sizes)
-        relations[places], tails[places] = source.relations[edges], source.tails[edges]
-    return Adjacency(_frozen(offsets), _frozen(relations), _frozen(tails))
 
 
 def concatenate(parts: Sequence[TripleArray]) -> TripleArray:
@@ -371,16 +352,9 @@ def sort_unique(triples: TripleArray, num_entities: int, num_relations: int) -> 
     keys *= num_entities
     keys += triples.tails
     keys.sort()
-    fresh = np.empty(len(keys), dtype=bool)
-    fresh[0] = True
-    np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+    fresh = np.append(True, keys[1:] != keys[:-1])
     if not fresh.all():
         keys = keys[fresh]
-    del fresh
-    return _unpack(keys, num_entities, num_relations)
-
-
-def _unpack(keys: Offsets, num_entities: int, num_relations: int) -> TripleArray:
     heads, relations, tails = (np.empty(len(keys), dtype=np.int32) for _ in range(3))
     step = 1 << 20  # in slices, so that the wide temporaries stay small
     for start in range(0, len(keys), step):
@@ -398,16 +372,10 @@ def _sort_unique_by_columns(triples: TripleArray) -> TripleArray:
     return TripleArray(h[fresh], r[fresh], t[fresh])
 
 
-def _row_offsets(sorted_rows: Ids, num_rows: int) -> Offsets:
-    offsets = np.zeros(num_rows + 1, dtype=np.int64)
-    np.cumsum(np.bincount(sorted_rows, minlength=num_rows), out=offsets[1:])
-    return offsets
-
-
 def _adjacency(triples: TripleArray, offsets: Offsets, num_entities: int, num_relations: int) -> Adjacency:
     """Merge the forward rows with the inverse rows; both are sorted, so each edge's place can be computed."""
     inverse = sort_unique(TripleArray(triples.tails, triples.relations, triples.heads), num_entities, num_relations)
-    inverse_offsets = _row_offsets(inverse.heads, num_entities)
+    inverse_offsets = offsets_of(np.bincount(inverse.heads, minlength=num_entities))
     relations = np.empty(2 * len(triples), dtype=np.int32)
     tails = np.empty(2 * len(triples), dtype=np.int32)
     # Forward edges of row e come first; before them stand all edges of earlier rows.
@@ -415,7 +383,7 @@ def _adjacency(triples: TripleArray, offsets: Offsets, num_entities: int, num_re
     relations[place], tails[place] = triples.relations, triples.tails
     place = np.arange(len(inverse)) + offsets[inverse.heads + 1]
     relations[place], tails[place] = inverse.relations + num_relations, inverse.tails
-    return Adjacency(_frozen(offsets + inverse_offsets), _frozen(relations), _frozen(tails))
+    return Adjacency(read_only(offsets + inverse_offsets), read_only(relations), read_only(tails))
 
 
 def _check_range(ids: Ids, size: int, column: str) -> None:

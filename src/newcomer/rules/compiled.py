@@ -1,4 +1,4 @@
-"""What compiled code shares: how functions are compiled, binary search, inverse relations."""
+"""What compiled code shares: how functions are compiled, binary search, inverse relations, tables that grow."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Number = TypeVar("Number", bound=np.generic)
 
 
 def compiled(function: Function) -> Function:
@@ -31,3 +32,13 @@ def lower_bound(values: npt.NDArray[np.integer], low: int, high: int, wanted: in
 def inverse_of(relation: int, relations: int) -> int:
     """The inverse of an oriented relation, where there are so many plain ones."""
     return relation - relations if relation >= relations else relation + relations
+
+
+@compiled
+def with_room(table: npt.NDArray[Number], used: int, needed: int) -> npt.NDArray[Number]:
+    """The table, or a copy of it at least twice as long where it has too few rows."""
+    if needed <= len(table):
+        return table
+    longer = np.empty((max(needed, 2 * len(table)), *table.shape[1:]), table.dtype)
+    longer[:used] = table[:used]
+    return longer

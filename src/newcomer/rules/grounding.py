@@ -5,17 +5,32 @@ a newcomer costs what its neighbourhood costs, whatever the size of the graph. A
 self loop) is never drawn: a walk that comes back says nothing new.
 """
 
-import numpy as np
-import numpy.typing as npt
+from typing import NamedTuple
 
-from newcomer.graph import Ids, Offsets, OverlayArrays
-from newcomer.rules.compiled import compiled, lower_bound
+import numpy as np
+
+from newcomer.graph import Ids, Offsets, Overlay, OverlayArrays, read_only
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound, with_room
 from newcomer.rules.rule_index import OrientedRules
 
 ONE, TWO, BOTH, THREE, CONSTANT, EXISTS = 1, 2, 3, 4, 5, 6  # as Kind; compiled code takes plain numbers
 KINDS = 8
 COLUMNS = 5  # rule, relation concluded, other end, first middle node, second middle node
 NOBODY = -1
+
+
+class Facts(NamedTuple):
+    """An entity and its own facts, sorted."""
+
+    entity: int
+    relations: Ids
+    tails: Ids
+
+    @classmethod
+    def of(cls, overlay: Overlay, entity: int) -> "Facts":
+        """As an overlay has them, in arrays of the one kind that compiled code is made for."""
+        relations, tails = overlay.facts_of(entity)
+        return cls(entity, read_only(relations), read_only(tails))
 
 
 @compiled
@@ -41,20 +56,27 @@ def row_of(graph: OverlayArrays, entity: int, relation: int) -> tuple[Ids, int, 
 @compiled
 def anyone(graph: OverlayArrays, relation: int) -> Ids:
     """Everyone whom the oriented relation leads from: seen entities, then newcomers."""
-    seen = graph.starts[graph.start_offsets[relation] : graph.start_offsets[relation + 1]]
-    stored = graph.base_starts[graph.base_start_offsets[relation] : graph.base_start_offsets[relation + 1]]
-    low = lower_bound(graph.delta_start_relations, 0, len(graph.delta_start_relations), relation)
-    high = lower_bound(graph.delta_start_relations, low, len(graph.delta_start_relations), relation + 1)
-    return np.concatenate((seen, stored[~graph.removed[stored]], graph.delta_starts[low:high]))
+    inverse = inverse_of(relation, (len(graph.answer_offsets) - 1) // 2)
+    seen = _answering(graph.answer_offsets, graph.answers, inverse)
+    stored = _answering(graph.base_answer_offsets, graph.base_answers, inverse)
+    stored = stored[lower_bound(stored, 0, len(stored), graph.num_seen) :]
+    added = _answering(graph.delta_answer_offsets, graph.delta_answers, inverse)
+    added = added[lower_bound(added, 0, len(added), graph.num_seen) :]
+    return np.concatenate((seen, stored[~graph.removed[stored]], added))
+
+
+@compiled
+def _answering(offsets: Offsets, answers: Ids, relation: int) -> Ids:
+    return answers[offsets[relation] : offsets[relation + 1]]
 
 
 @compiled
 def ends_of_variable(graph: OverlayArrays, rules: OrientedRules, place: int) -> Ids:
     """Everyone for whom the body of a rule about a variable holds."""
-    half = (len(graph.start_offsets) - 1) // 2
     if rules.kind[place] != CONSTANT:
         return anyone(graph, rules.body1[place])
-    tails, low, high = row_of(graph, rules.body_constant[place], (rules.body1[place] + half) % (2 * half))
+    inverse = inverse_of(rules.body1[place], (len(graph.answer_offsets) - 1) // 2)
+    tails, low, high = row_of(graph, rules.body_constant[place], inverse)
     return tails[low:high].copy()
 
 
@@ -68,215 +90,99 @@ def holds(relations: Ids, tails: Ids, relation: int, tail: int) -> bool:
 
 
 @compiled
-def _emit(found: Ids, count: int, rule: int, head: int, end: int, first: int, second: int) -> Ids:
-    """Write a conclusion; the table doubles when it is full."""
-    if count == len(found):
-        grown = np.empty((2 * len(found), COLUMNS), dtype=np.int32)
-        grown[:count] = found
-        found = grown
+def _concluded(
+    facts: Facts, found: Ids, count: int, rule: int, head: int, end: int, first: int, second: int
+) -> tuple[Ids, int]:
+    """The table with a conclusion more, unless that is about the entity itself or known."""
+    if end == facts.entity or holds(facts.relations, facts.tails, head, end):
+        return found, count
+    found = with_room(found, count, count + 1)
     found[count, 0], found[count, 1], found[count, 2] = rule, head, end
     found[count, 3], found[count, 4] = first, second
-    return found
+    return found, count + 1
 
 
 @compiled
 def ground_entity(
-    entity: int,
-    relations: Ids,
-    tails: Ids,
-    graph: OverlayArrays,
-    rules: OrientedRules,
-    offsets: Offsets,
-    about: OrientedRules,
+    facts: Facts, graph: OverlayArrays, rules: OrientedRules, offsets: Offsets, about: OrientedRules
 ) -> Ids:
-    """Every grounding of every rule that concludes something unknown of ``entity``: rows of ``COLUMNS`` numbers."""
-    found = np.empty((256, COLUMNS), dtype=np.int32)
-    count = 0
-    at = 0
+    """Every grounding of every rule that concludes something unknown of an entity: rows of ``COLUMNS`` numbers."""
+    relations, tails = facts.relations, facts.tails
+    found, count, at = np.empty((256, COLUMNS), dtype=np.int32), 0, 0
     while at < len(relations):
-        relation = relations[at]
-        end = at
-        while end < len(relations) and relations[end] == relation:
-            end += 1
-        key = relation * KINDS
-        for i in range(offsets[key + ONE], offsets[key + ONE + 1]):
-            head = rules.head[i]
-            for j in range(at, end):
-                if tails[j] != entity and not holds(relations, tails, head, tails[j]):
-                    found = _emit(found, count, rules.row[i], head, tails[j], NOBODY, NOBODY)
-                    count += 1
-        for i in range(offsets[key + BOTH], offsets[key + BOTH + 1]):
-            head = rules.head[i]
-            for j in range(at, end):
-                if (
-                    tails[j] != entity
-                    and holds(relations, tails, rules.body2[i], tails[j])
-                    and not holds(relations, tails, head, tails[j])
-                ):
-                    found = _emit(found, count, rules.row[i], head, tails[j], NOBODY, NOBODY)
-                    count += 1
+        key, end = relations[at] * KINDS, lower_bound(relations, at, len(relations), relations[at] + 1)
+        for kind in (ONE, BOTH):
+            for i in range(offsets[key + kind], offsets[key + kind + 1]):
+                for j in range(at, end):
+                    if kind == ONE or holds(relations, tails, rules.body2[i], tails[j]):
+                        found, count = _concluded(
+                            facts, found, count, rules.row[i], rules.head[i], tails[j], NOBODY, NOBODY
+                        )
         first, last = offsets[key + TWO], offsets[key + TWO + 1]
         for j in range(at, end):
-            found, count = _two(entity, relations, tails, tails[j], graph, rules, first, last, found, count)
+            found, count = _two(facts, tails[j], graph, rules, first, last, found, count)
         first, last = offsets[key + THREE], offsets[key + THREE + 1]
         for j in range(at, end):
-            found, count = _three(entity, relations, tails, tails[j], graph, rules, first, last, found, count)
+            found, count = _three(facts, tails[j], graph, rules, first, last, found, count)
         first, last = offsets[key + CONSTANT], offsets[key + CONSTANT + 1]
-        if first < last:
-            for j in range(at, end):
-                i = lower_bound(rules.body_constant, first, last, tails[j])
-                while i < last and rules.body_constant[i] == tails[j]:
-                    conclusion, head = rules.head_constant[i], rules.head[i]
-                    if conclusion != entity and not holds(relations, tails, head, conclusion):
-                        found = _emit(found, count, rules.row[i], head, conclusion, tails[j], NOBODY)
-                        count += 1
-                    i += 1
+        for j in range(at, end if first < last else at):
+            i = lower_bound(rules.body_constant, first, last, tails[j])
+            while i < last and rules.body_constant[i] == tails[j]:
+                found, count = _concluded(
+                    facts, found, count, rules.row[i], rules.head[i], rules.head_constant[i], tails[j], NOBODY
+                )
+                i += 1
         for i in range(offsets[key + EXISTS], offsets[key + EXISTS + 1]):
-            conclusion, head = rules.head_constant[i], rules.head[i]
-            if conclusion != entity and not holds(relations, tails, head, conclusion):
-                found = _emit(found, count, rules.row[i], head, conclusion, tails[at], NOBODY)
-                count += 1
+            found, count = _concluded(
+                facts, found, count, rules.row[i], rules.head[i], rules.head_constant[i], tails[at], NOBODY
+            )
         at = end
-    return _named_in_heads(entity, relations, tails, graph, about, found, count)
+    return _named_in_heads(facts, graph, about, found, count)
 
 
 @compiled
 def _two(
-    entity: int,
-    relations: Ids,
-    tails: Ids,
-    middle: int,
-    graph: OverlayArrays,
-    rules: OrientedRules,
-    first: int,
-    last: int,
-    found: Ids,
-    count: int,
+    facts: Facts, middle: int, graph: OverlayArrays, rules: OrientedRules, first: int, last: int, found: Ids, count: int
 ) -> tuple[Ids, int]:
     """Rules first..last go on from ``middle`` by their second relation; those with the same one stand together."""
-    i = first
-    if middle == entity:
-        return found, count
+    i = first if middle != facts.entity else last
     while i < last:
-        run = i
-        while run < last and rules.body2[run] == rules.body2[i]:
-            run += 1
+        run = lower_bound(rules.body2, i, last, rules.body2[i] + 1)
         ends, low, high = row_of(graph, middle, rules.body2[i])
-        for k in range(low, high):
-            end = ends[k]
-            if end == entity:
-                continue
+        for end in ends[low:high]:
             for rule in range(i, run):
-                if not holds(relations, tails, rules.head[rule], end):
-                    found = _emit(found, count, rules.row[rule], rules.head[rule], end, middle, NOBODY)
-                    count += 1
+                found, count = _concluded(facts, found, count, rules.row[rule], rules.head[rule], end, middle, NOBODY)
         i = run
     return found, count
 
 
 @compiled
 def _three(
-    entity: int,
-    relations: Ids,
-    tails: Ids,
-    first_middle: int,
-    graph: OverlayArrays,
-    rules: OrientedRules,
-    first: int,
-    last: int,
-    found: Ids,
-    count: int,
+    facts: Facts, middle: int, graph: OverlayArrays, rules: OrientedRules, first: int, last: int, found: Ids, count: int
 ) -> tuple[Ids, int]:
-    """As `_two`, one step further; all nodes of the walk differ, as such rules are counted."""
-    if first_middle == entity:
-        return found, count
-    for i in range(first, last):
-        seconds, low, high = row_of(graph, first_middle, rules.body2[i])
-        for j in range(low, high):
-            second = seconds[j]
-            if second == entity or second == first_middle:
+    """As `_two`, one step further; all nodes of the chain differ, as such rules are counted."""
+    for i in range(first if middle != facts.entity else last, last):
+        seconds, low, high = row_of(graph, middle, rules.body2[i])
+        for second in seconds[low:high]:
+            if second == facts.entity or second == middle:
                 continue
             ends, begin, stop = row_of(graph, second, rules.body3[i])
-            for k in range(begin, stop):
-                end = ends[k]
-                if end == entity or end == first_middle or end == second:
-                    continue
-                if not holds(relations, tails, rules.head[i], end):
-                    found = _emit(found, count, rules.row[i], rules.head[i], end, first_middle, second)
-                    count += 1
+            for end in ends[begin:stop]:
+                if end != middle and end != second:
+                    found, count = _concluded(facts, found, count, rules.row[i], rules.head[i], end, middle, second)
     return found, count
 
 
 @compiled
-def _named_in_heads(
-    entity: int, relations: Ids, tails: Ids, graph: OverlayArrays, about: OrientedRules, found: Ids, count: int
-) -> Ids:
+def _named_in_heads(facts: Facts, graph: OverlayArrays, about: OrientedRules, found: Ids, count: int) -> Ids:
     """Rules whose head names the entity as its constant: everyone their body holds for is a conclusion."""
-    half = (len(graph.start_offsets) - 1) // 2
-    i = lower_bound(about.head_constant, 0, len(about.row), entity)
-    while i < len(about.row) and about.head_constant[i] == entity:
-        head = (about.head[i] + half) % (2 * half)
-        anchored = about.kind[i] == CONSTANT
+    i = lower_bound(about.head_constant, 0, len(about.row), facts.entity)
+    while i < len(about.row) and about.head_constant[i] == facts.entity:
         for end in ends_of_variable(graph, about, i):
-            if end != entity and not holds(relations, tails, head, end):
-                anchor = about.body_constant[i]
-                if not anchored:  # of "anyone", the first is shown
-                    tails_of_end, first, _ = row_of(graph, end, about.body1[i])
-                    anchor = tails_of_end[first]
-                found = _emit(found, count, about.row[i], head, end, anchor, NOBODY)
-                count += 1
+            anchor = about.body_constant[i]
+            if about.kind[i] == EXISTS:  # of "anyone", the first is shown
+                tails_of_end, first, _ = row_of(graph, end, about.body1[i])
+                anchor = tails_of_end[first]
+            found, count = _concluded(facts, found, count, about.row[i], about.head[i], end, anchor, NOBODY)
         i += 1
     return found[:count]
-
-
-@compiled
-def candidate_rules(
-    entity: int,
-    relation: int,
-    relations: Ids,
-    tails: Ids,
-    walks: OrientedRules,
-    walk_offsets: Offsets,
-    by_edge: OrientedRules,
-    edge_offsets: Offsets,
-    about: OrientedRules,
-) -> tuple[npt.NDArray[np.int64], int, int]:
-    """Places of the rules that may answer (entity, relation, ?): in ``walks``, then ``by_edge``, then ``about``."""
-    chosen = np.empty(256, dtype=np.int64)
-    count = 0
-    half = (len(walk_offsets) - 1) // 2
-    for i in range(walk_offsets[relation], walk_offsets[relation + 1]):
-        low = lower_bound(relations, 0, len(relations), walks.body1[i])
-        if low < len(relations) and relations[low] == walks.body1[i]:
-            chosen, count = _choose(chosen, count, i)
-    walk_count = count
-    low, high = edge_offsets[relation], edge_offsets[relation + 1]
-    for j in range(len(relations)):
-        begin = lower_bound(by_edge.body1, low, high, relations[j])
-        stop = lower_bound(by_edge.body1, begin, high, relations[j] + 1)
-        if j == 0 or relations[j] != relations[j - 1]:
-            i = begin
-            while i < stop and by_edge.body_constant[i] == NOBODY:
-                chosen, count = _choose(chosen, count, i)
-                i += 1
-        i = lower_bound(by_edge.body_constant, begin, stop, tails[j])
-        while i < stop and by_edge.body_constant[i] == tails[j]:
-            chosen, count = _choose(chosen, count, i)
-            i += 1
-    edge_count = count - walk_count
-    i = lower_bound(about.head_constant, 0, len(about.row), entity)
-    while i < len(about.row) and about.head_constant[i] == entity:
-        if (about.head[i] + half) % (2 * half) == relation:
-            chosen, count = _choose(chosen, count, i)
-        i += 1
-    return chosen[:count], walk_count, edge_count
-
-
-@compiled
-def _choose(chosen: npt.NDArray[np.int64], count: int, place: int) -> tuple[npt.NDArray[np.int64], int]:
-    if count == len(chosen):
-        grown = np.empty(2 * len(chosen), dtype=np.int64)
-        grown[:count] = chosen
-        chosen = grown
-    chosen[count] = place
-    return chosen, count + 1

@@ -1,8 +1,15 @@
-"""Checks that all rule miners share: values in their range, threads by default all cores."""
+"""What all work on rules shares: values in their range, threads by default all cores."""
 
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from newcomer.errors import OptionError, shown
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+MAX_SEED = 2**63 - 1
 
 
 def require(condition: bool, name: str, value: object, wanted: str) -> None:
@@ -30,9 +37,22 @@ def require_caps(limits: object, *names: str) -> None:
         require(value is None or value > 0, name, value, "a number above 0, or None for no limit")
 
 
+def require_seed(seed: int) -> None:
+    """Check a seed."""
+    require(0 <= seed <= MAX_SEED, "seed", seed, "an integer from 0 to 2**63 - 1")
+
+
 def thread_count(threads: int | None) -> int:
     """The number of threads asked for; the cores there are, if none is."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     require(threads >= 1, "threads", threads, "an integer from 1")
     return threads
+
+
+def in_threads(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    """What a function returns for each item, in their order; in this thread alone where there is no use for more."""
+    if min(threads, len(items)) <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(threads, len(items))) as pool:
+        return list(pool.map(work, items))

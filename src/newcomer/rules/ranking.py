@@ -8,22 +8,21 @@ Rules start at the entity's own facts and go on over those of the entities they 
 neighbours (`newcomer.rules.virtual_neighbors`).
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import AnswerCounts, Ids, Offsets, Overlay
-from newcomer.rules.grounding import candidate_rules
+from newcomer.graph import AnswerCounts, Ids, Overlay
+from newcomer.rules.grounding import Facts
+from newcomer.rules.limits import in_threads
 from newcomer.rules.online import OnlineRules, Votes
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.rule_index import Floats, RuleIndex
-from newcomer.rules.voting import collect_votes, lexicographic_scores, noisy_or_scores
+from newcomer.rules.voting import collect_votes, lexicographic_scores, noisy_or_scores, rules_of_query
 
 AGGREGATIONS = ("maximum", "noisy-or")
-Facts = tuple[Ids, Ids]  # oriented relations and tails, sorted
 
 
 class RuleEvidence(NamedTuple):
@@ -62,9 +61,9 @@ class RuleRanker:
         """
         size = overlay.num_entities
         scores, confidence = np.zeros(size), np.zeros(size)
-        votes, strengths = self._votes(overlay, entity, relation, online, facts or overlay.facts_of(entity))
+        votes, strengths = self._votes(overlay, relation, online, facts or Facts.of(overlay, entity))
         if self.aggregation == "maximum":
-            lexicographic_scores(votes, np.zeros(size, dtype=np.int32), scores)
+            lexicographic_scores(votes, scores)
         else:
             noisy_or_scores(votes, strengths, scores)
         confidence[votes[::-1, 0]] = strengths[votes[::-1, 1]]  # the strongest rule comes first, and is written last
@@ -72,32 +71,14 @@ class RuleRanker:
             self._add_frequencies(answer_row(overlay.base.observed_counts, relation, size), scores)
         return RuleEvidence(scores, confidence)
 
-    def _votes(self, overlay: Overlay, entity: int, relation: int, online: OnlineRules | None, facts: Facts) -> Votes:
+    def _votes(self, overlay: Overlay, relation: int, online: OnlineRules | None, facts: Facts) -> Votes:
         """All that speaks for a candidate: (candidate, level), strongest first, and the strength of each level."""
-        index, (relations, tails) = self.index, facts
-        chosen, walk_count, edge_count = candidate_rules(
-            entity, relation, relations, tails,
-            index.by_head, index.head_offsets, index.by_edge, index.edge_offsets, index.by_constant,
-        )  # fmt: skip
-        order = np.argsort(index.level[self._rows(chosen, walk_count, edge_count)], kind="stable")
-        votes: Ids = collect_votes(
-            entity, relations, tails, overlay.arrays,
-            index.by_head, index.by_edge, index.by_constant,
-            chosen, walk_count, edge_count, order, index.level, np.zeros(overlay.num_entities, dtype=np.int32),
-        )  # fmt: skip
+        index, edges = self.index, self.index.num_edges
+        chosen = rules_of_query(facts, relation, index.by_query, index.walk_offsets, index.edge_offsets, edges)
+        chosen = chosen[np.argsort(index.level[index.by_query.row[chosen]], kind="stable")]
+        votes = collect_votes(facts, overlay.arrays, index.by_query, chosen, edges, index.level)
         mined = votes, index.strength_of_level
-        return mined if online is None else online.added_to(mined, entity, relations, tails)
-
-    def _rows(self, chosen: Offsets, walk_count: int, edge_count: int) -> Ids:
-        """The rules' places in the `RuleSet`."""
-        edges = walk_count + edge_count
-        return np.concatenate(
-            [
-                self.index.by_head.row[chosen[:walk_count]],
-                self.index.by_edge.row[chosen[walk_count:edges]],
-                self.index.by_constant.row[chosen[edges:]],
-            ]
-        )
+        return mined if online is None else online.added_to(mined, facts.entity, facts.relations, facts.tails)
 
     def _add_frequencies(self, frequency: Floats, scores: Floats) -> None:
         """Add a share below any difference between rule scores."""
@@ -121,12 +102,7 @@ class RuleScorer:
         def fill(row: int) -> None:
             rows[row] = self.ranker.evidence(self.overlay, int(entities[row]), int(relations[row])).scores
 
-        if self.threads == 1:
-            for row in range(len(entities)):
-                fill(row)
-            return rows
-        with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(fill, range(len(entities))))
+        in_threads(fill, range(len(entities)), self.threads)
         return rows
 
 

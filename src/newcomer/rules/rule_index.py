@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Ids, Offsets, read_only
-from newcomer.rules.rule import NONE, Kind, RuleSet
+from newcomer.graph import Ids, Mask, Offsets, read_only
+from newcomer.rules.rule import NONE, UNARY_KINDS, Kind, RuleSet
 
 KINDS = 8  # room for every Kind in one key with a relation
 Floats = npt.NDArray[np.float64]
@@ -35,10 +35,6 @@ class OrientedRules(NamedTuple):
         """These rows in this order."""
         return OrientedRules._make(read_only(column[order]) for column in self)
 
-    @property
-    def size(self) -> int:
-        return len(self.row)
-
 
 @dataclass(frozen=True, eq=False)
 class RuleIndex:
@@ -53,8 +49,7 @@ class RuleIndex:
     @cached_property
     def level(self) -> Ids:
         """The level of each rule."""
-        levels: Ids = read_only(np.searchsorted(-self.strength_of_level, -self.strength).astype(np.int32))
-        return levels
+        return read_only(np.searchsorted(-self.strength_of_level, -self.strength).astype(np.int32))
 
     @cached_property
     def strength_of_level(self) -> Floats:
@@ -76,53 +71,52 @@ class RuleIndex:
 
     @cached_property
     def by_constant(self) -> OrientedRules:
-        """Rules about a variable, by the constant of their head."""
-        return self._about.take(np.argsort(self._about.head_constant, kind="stable"))
-
-    @cached_property
-    def by_head(self) -> OrientedRules:
-        """Walk rules by concluded relation."""
-        walks = self._walks
-        keys = walks.head.astype(np.int64) * max(len(self.rules), 1) + walks.row  # no two alike
-        return walks.take(np.argsort(keys))
-
-    @cached_property
-    def head_offsets(self) -> Offsets:
-        """Where each concluded relation begins in ``by_head``."""
-        return _offsets(self.by_head.head, 2 * self.rules.num_relations)
-
-    @cached_property
-    def by_edge(self) -> OrientedRules:
-        """Rules about a variable by concluded relation, body relation, body constant."""
+        """Rules about a variable, by the constant of their head, from which they conclude the inverse of it."""
         about = self._about
-        return about.take(np.lexsort((about.body_constant, about.body1, about.head)))
+        turned = about._replace(head=_inverse(about.head, self.rules.num_relations))
+        return turned.take(np.argsort(about.head_constant, kind="stable"))
+
+    @cached_property
+    def by_query(self) -> OrientedRules:
+        """Walk rules by concluded relation; rules about a variable by concluded relation and body; `by_constant`."""
+        walks, about = self._walks, self._about
+        keys = walks.head.astype(np.int64) * max(len(self.rules), 1) + walks.row  # no two alike
+        by_edge = about.take(np.lexsort((about.body_constant, about.body1, about.head)))
+        return _joined(walks.take(np.argsort(keys)), by_edge, self.by_constant)
+
+    @property
+    def num_edges(self) -> int:
+        """How many rules of `by_query` are seen from their variables."""
+        return len(self._walks.row) + len(self._about.row)
+
+    @cached_property
+    def walk_offsets(self) -> Offsets:
+        """Where each concluded relation begins among the walk rules of `by_query`."""
+        return _offsets(self.by_query.head[: len(self._walks.row)], 2 * self.rules.num_relations)
 
     @cached_property
     def edge_offsets(self) -> Offsets:
-        """Where each concluded relation begins in ``by_edge``."""
-        return _offsets(self.by_edge.head, 2 * self.rules.num_relations)
-
-    def about_anyone(self, entity: int, relation: int) -> bool:
-        """Whether a rule answers (entity, relation, ?) with whoever has some relation."""
-        about, size = self.by_constant, self.rules.num_relations
-        first, last = np.searchsorted(about.head_constant, [entity, entity + 1])
-        named = slice(int(first), int(last))
-        concluded = (about.head[named] + size) % max(2 * size, 1)
-        return bool(((about.kind[named] == Kind.EXISTS) & (concluded == relation)).any())
+        """Where each does among the rules about a variable."""
+        start = len(self._walks.row)
+        return start + _offsets(self.by_query.head[start : self.num_edges], 2 * self.rules.num_relations)
 
     @cached_property
     def _walks(self) -> OrientedRules:
-        return _walks(self.rules)
+        forward = _columns(self.rules, np.flatnonzero(~self._is_about))
+        return _joined(forward, _turned(forward, self.rules.num_relations))
 
     @cached_property
     def _about(self) -> OrientedRules:
-        """In the order of the rules."""
-        return _about_variable(self.rules)
+        """Rules about a variable, in the order of the rules."""
+        return _columns(self.rules, np.flatnonzero(self._is_about))
+
+    @property
+    def _is_about(self) -> Mask:
+        return np.isin(self.rules.kinds, UNARY_KINDS)
 
 
 def _offsets(sorted_keys: npt.NDArray[np.integer], size: int) -> Offsets:
-    offsets: Offsets = read_only(np.searchsorted(sorted_keys, np.arange(size + 1)).astype(np.int64))
-    return offsets
+    return read_only(np.searchsorted(sorted_keys, np.arange(size + 1)).astype(np.int64))
 
 
 def _columns(rules: RuleSet, rows: npt.NDArray[np.intp]) -> OrientedRules:
@@ -130,29 +124,22 @@ def _columns(rules: RuleSet, rows: npt.NDArray[np.intp]) -> OrientedRules:
     return OrientedRules._make([*(getattr(rules, name)[rows] for name in names), rows.astype(np.int32)])
 
 
-def _walks(rules: RuleSet) -> OrientedRules:
-    rows = np.flatnonzero((rules.kinds != Kind.CONSTANT) & (rules.kinds != Kind.EXISTS))
-    forward = _columns(rules, rows)
-    return _joined(forward, _turned(forward, rules.num_relations))
-
-
-def _about_variable(rules: RuleSet) -> OrientedRules:
-    return _columns(rules, np.flatnonzero((rules.kinds == Kind.CONSTANT) | (rules.kinds == Kind.EXISTS)))
-
-
 def _turned(walks: OrientedRules, num_relations: int) -> OrientedRules:
     """The same walks from y to x."""
-    size = 2 * num_relations
-
-    def inverse(relations: Ids) -> Ids:
-        return np.where(relations == NONE, NONE, (relations + num_relations) % max(size, 1)).astype(np.int32)
-
     one, two, both = (walks.kind == kind for kind in (Kind.ONE, Kind.TWO, Kind.BOTH))
     first = np.select([one | both, two], [walks.body1, walks.body2], walks.body3)
     last = np.select([two, both], [walks.body1, walks.body2], np.where(one, NONE, walks.body2))
     third = np.where(walks.kind == Kind.THREE, walks.body1, NONE)
-    return walks._replace(head=inverse(walks.head), body1=inverse(first), body2=inverse(last), body3=inverse(third))
+    turned = {"head": walks.head, "body1": first, "body2": last, "body3": third}
+    return walks._replace(**{name: _inverse(column, num_relations) for name, column in turned.items()})
 
 
-def _joined(first: OrientedRules, second: OrientedRules) -> OrientedRules:
-    return OrientedRules(*(np.concatenate([a, b]).astype(np.int32) for a, b in zip(first, second, strict=True)))
+def _inverse(relations: Ids, num_relations: int) -> Ids:
+    inverse = (relations + num_relations) % max(2 * num_relations, 1)
+    return np.where(relations == NONE, NONE, inverse).astype(np.int32)
+
+
+def _joined(*parts: OrientedRules) -> OrientedRules:
+    return OrientedRules._make(
+        read_only(np.concatenate(columns).astype(np.int32)) for columns in zip(*parts, strict=True)
+    )

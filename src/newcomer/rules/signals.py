@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.graph import Mask, Overlay
+from newcomer.rules.grounding import Facts
 from newcomer.rules.ranking import RuleEvidence, RuleRanker, answer_row
 from newcomer.rules.rule_index import Floats
 from newcomer.rules.statistics import GraphStatistics
@@ -24,7 +25,8 @@ def graph_signals(
     ranker: RuleRanker, overlay: Overlay, statistics: GraphStatistics | None, entity: int, relation: int
 ) -> GraphSignals:
     """What rules and, where they are used, graph statistics say of (entity, oriented relation, ?)."""
-    facts = relations, tails = overlay.facts_of(entity)
+    relations, tails = overlay.facts_of(entity)
+    facts = Facts(entity, relations, tails)
     is_linked = np.zeros(overlay.num_entities, dtype=bool)
     is_linked[tails] = True
     if statistics is None:

@@ -16,11 +16,11 @@ counts nothing), and ``d`` that of an entity's facts. Facts with x itself do not
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Adjacency, Ids, Mask, Offsets, Overlay, OverlayArrays
+from newcomer.graph import Ids, Mask, Offsets, Overlay, OverlayArrays
+from newcomer.rules.compiled import compiled, lower_bound
 from newcomer.rules.online import RARE, OnlineRules, count_online
 from newcomer.rules.ranking import answer_row
 from newcomer.rules.rule_index import Floats
@@ -52,8 +52,7 @@ class GraphStatistics:
         relations, tails = self._removed_facts
         row -= np.bincount(tails[relations == relation], minlength=len(row))
         row[overlay.removed] = 0  # removed newcomers are joined in the base to seen entities and to each other only
-        row += np.bincount(overlay.delta.tails[overlay.delta.relations == relation], minlength=len(row))
-        return row
+        return row + answer_row(overlay.delta_counts, relation, overlay.num_entities)
 
     @cached_property
     def _removed_facts(self) -> tuple[Ids, Ids]:
@@ -81,11 +80,9 @@ class GraphStatistics:
         support = np.zeros(2 * size, dtype=np.int64)
         heads = overlay.base.counts.answering((relation + size) % (2 * size))
         # All facts of a pair stand in one table: those of a removed newcomer in the delta alone.
-        count_online(*_columns(overlay.base.rows), overlay.is_removed, heads, relation, size, support)
-        delta = overlay.delta
-        rows = np.repeat(np.arange(len(delta.offsets) - 1), np.diff(delta.offsets))
-        heads = np.unique(rows[delta.relations == relation]).astype(np.int32)
-        count_online(*_columns(delta), np.zeros_like(overlay.is_removed), heads, relation, size, support)
+        count_online(*overlay.base.rows.columns, overlay.is_removed, heads, relation, size, support)
+        heads = overlay.delta_counts.answering((relation + size) % (2 * size))
+        count_online(*overlay.delta.columns, np.zeros_like(overlay.is_removed), heads, relation, size, support)
         support[relation] = 0
         return OnlineRules(relation, support, self._relation_counts)
 
@@ -97,7 +94,7 @@ class GraphStatistics:
         once = ~overlay.is_removed[tails]  # a fact between two removed newcomers is found from either side
         counts: Offsets = (
             overlay.base.counts.totals
-            + np.bincount(overlay.delta.relations, minlength=2 * size)
+            + overlay.delta_counts.totals
             - np.bincount(relations, minlength=2 * size)
             - np.bincount((relations[once] + size) % (2 * size), minlength=2 * size)
         )
@@ -138,10 +135,6 @@ class GraphStatistics:
         return 0.0 if having > WIDEST else max(0.0, float(np.log((self.overlay.num_seen + 1) / (having + 1))))
 
 
-def _columns(rows: Adjacency) -> tuple[Offsets, Ids, Ids]:
-    return rows.offsets, rows.relations, rows.tails
-
-
 def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     """The answers, or of very many those at even distances."""
     ordered = np.unique(answers).astype(np.int64)
@@ -150,23 +143,21 @@ def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     return chosen
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _row(offsets: Offsets, entity: int) -> tuple[Any, Any]:
     """Where the facts of an entity begin and end; of one that the table does not know, nowhere."""
-    if entity + 1 >= len(offsets):
-        return 0, 0
-    return offsets[entity], offsets[entity + 1]
+    return (offsets[entity], offsets[entity + 1]) if entity + 1 < len(offsets) else (0, 0)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _along(offsets: Offsets, relations: Ids, entity: int, relation: int) -> tuple[Any, Any]:
     """Where those of one relation do."""
     first, end = _row(offsets, entity)
-    start = first + np.searchsorted(relations[first:end], relation)
-    return start, start + np.searchsorted(relations[start:end], relation, side="right")
+    start = lower_bound(relations, first, end, relation)
+    return start, lower_bound(relations, start, end, relation + 1)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _count_facts(graph: OverlayArrays, entity: int) -> Any:
     """How many facts an entity has."""
     first, end = _row(graph.delta_offsets, entity)
@@ -178,7 +169,7 @@ def _count_facts(graph: OverlayArrays, entity: int) -> Any:
     return count
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _answer_features(
     graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], Floats]:
@@ -205,7 +196,7 @@ def _answer_features(
     return keys[:count], shares[:count]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, removed: Mask, found: Floats) -> None:
     """Add to everyone who has a feature what it counts."""
     first, stop = _along(graph.base_offsets, graph.base_relations, end, inverse)
@@ -227,7 +218,7 @@ def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, rem
         found[graph.delta_tails[one]] += gain
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _add_similarity(
     graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64], num_relations: int, found: Floats
 ) -> None:

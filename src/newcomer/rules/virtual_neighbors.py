@@ -5,17 +5,19 @@ premises) that leads to it; its confidence is the highest of theirs. Rules start
 over those of the entities they come to (see `newcomer.graph.overlay`).
 """
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, read_only
-from newcomer.rules.grounding import ground_entity
+from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, offsets_of
+from newcomer.rules.grounding import Facts, ground_entity
+from newcomer.rules.limits import in_threads
+from newcomer.rules.mining.index import changes
 from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, PathRules, virtual_edges
 from newcomer.rules.rule import NONE, UNCOUNTED, Kind, RuleSet
 from newcomer.rules.rule_index import Floats, RuleIndex
@@ -102,34 +104,27 @@ class VirtualNeighbors:
     @property
     def logic(self) -> Mask:
         """Which groundings are of logic rules."""
-        mask: Mask = self.grounding_source == LOGIC
-        return mask
+        return np.asarray(self.grounding_source == LOGIC)
 
     def where(self, keep: Mask) -> "VirtualNeighbors":
         """The triples under a mask, with their groundings."""
-        rows = np.repeat(keep, self.grounding_counts)
         return replace(
             self,
             triples=self.triples.take(keep),
             confidence=self.confidence[keep],
             kinds=self.kinds[keep],
-            offsets=np.concatenate([[0], np.cumsum(self.grounding_counts[keep])]).astype(np.int64),
-            grounding_source=self.grounding_source[rows],
-            grounding_rule=self.grounding_rule[rows],
-            grounding_strength=self.grounding_strength[rows],
-            premises=self.premises[rows],
+            offsets=offsets_of(self.grounding_counts[keep]),
+            **self._groundings(np.repeat(keep, self.grounding_counts)),
         )
 
     def without_groundings(self) -> "VirtualNeighbors":
         """The same triples, for those who ask no reasons."""
-        return replace(
-            self,
-            offsets=np.zeros_like(self.offsets),
-            grounding_source=self.grounding_source[:0],
-            grounding_rule=self.grounding_rule[:0],
-            grounding_strength=self.grounding_strength[:0],
-            premises=self.premises[:0],
-        )
+        return replace(self, offsets=np.zeros_like(self.offsets), **self._groundings(slice(0)))
+
+    def _groundings(self, which: Mask | slice) -> dict[str, Any]:
+        """These groundings."""
+        columns = ("grounding_source", "grounding_rule", "grounding_strength", "premises")
+        return {name: getattr(self, name)[which] for name in columns}
 
     def degrees(self, num_entities: int) -> Ids:
         """How many virtual triples each entity is in."""
@@ -162,12 +157,10 @@ class Grounder:
 
     def ground(self, overlay: Overlay, entity: int) -> Ids:
         """Rows (rule, oriented relation, other end, middle nodes) for an entity."""
-        index, (relations, tails) = self.index, overlay.facts_of(entity)
-        facts = read_only(relations), read_only(tails)
-        found: Ids = ground_entity(
-            entity, *facts, overlay.arrays, index.by_start, index.start_offsets, index.by_constant
+        index = self.index
+        return ground_entity(
+            Facts.of(overlay, entity), overlay.arrays, index.by_start, index.start_offsets, index.by_constant
         )
-        return found
 
     def ground_all(self, overlay: Overlay, entities: Ids, threads: int = 1) -> "Groundings":
         """The groundings of many entities, in the order of their ids."""
@@ -177,37 +170,25 @@ class Grounder:
         def work(part: Ids) -> list[Ids]:
             return [self.ground(overlay, int(entity)) for entity in part]
 
-        if min(threads, len(slices)) <= 1:
-            found = [rows for part in slices for rows in work(part)]
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                found = [rows for part in pool.map(work, slices) for rows in part]
+        found = [rows for part in in_threads(work, slices, threads) for rows in part]
         counts = [len(rows) for rows in found]
         table = np.concatenate([np.empty((0, 5), dtype=np.int32), *found])
         return _logic_groundings(self, np.repeat(asked, counts).astype(np.int32), table)
 
 
-@dataclass(frozen=True, eq=False)
-class Groundings:
+class Groundings(NamedTuple):
     """One row a grounding: the entity it was found for, the conclusion, where it comes from, its premises."""
 
     entities: Ids
-    conclusions: TripleArray
+    conclusions: Ids  # (groundings, 3)
     strength: Floats
     source: Ids
     rule: Ids
-    premises: Ids
+    premises: Ids  # (groundings, 3, 3)
 
     def take(self, which: npt.NDArray[np.intp] | Mask) -> "Groundings":
         """These rows."""
-        return Groundings(
-            self.entities[which],
-            self.conclusions.take(which),
-            self.strength[which],
-            self.source[which],
-            self.rule[which],
-            self.premises[which],
-        )
+        return Groundings._make(column[which] for column in self)
 
 
 def virtual_neighbors(
@@ -234,15 +215,15 @@ def gather(
 ) -> VirtualNeighbors:
     """As `virtual_neighbors`, with rules that are ready already; of one relation's conclusions, where it is given."""
     parts = [grounder.ground_all(overlay, entities, threads)]
-    path_rules = _no_path_rules(grounder.num_relations)
+    path_rules = PathRules.empty(grounder.num_relations)
     if paths is not None:
         found = virtual_edges(overlay.own_rows, entities, grounder.num_relations, paths, seed, threads)
         path_rules = found.rules
         parts.append(_path_groundings(found, grounder.num_relations))
-    rows = _joined(parts)
+    rows = Groundings._make(map(np.concatenate, zip(*parts, strict=True)))
     rows = rows.take(_within_cap(rows, grounder.limits.max_per_entity))
     if relation is not None:
-        rows = rows.take(rows.conclusions.relations == relation)
+        rows = rows.take(rows.conclusions[:, 1] == relation)
     return _collect(grounder.rules, path_rules, rows)
 
 
@@ -254,54 +235,28 @@ def about_those(found: VirtualNeighbors, there: Ids, num_seen: int) -> VirtualNe
     return found if keep.all() else found.where(keep)
 
 
-def _no_path_rules(num_relations: int) -> PathRules:
-    nothing = np.empty(0, dtype=np.int32)
-    return PathRules(num_relations, np.empty((0, 3), dtype=np.int32), nothing, nothing, nothing, nothing, nothing)
-
-
-def _joined(parts: Sequence[Groundings]) -> Groundings:
-    triples = [p.conclusions for p in parts]
-    return Groundings(
-        np.concatenate([p.entities for p in parts]),
-        TripleArray(
-            np.concatenate([t.heads for t in triples]),
-            np.concatenate([t.relations for t in triples]),
-            np.concatenate([t.tails for t in triples]),
-        ),
-        np.concatenate([p.strength for p in parts]),
-        np.concatenate([p.source for p in parts]),
-        np.concatenate([p.rule for p in parts]),
-        np.concatenate([p.premises for p in parts]),
-    )
-
-
-def _plain(starts: Ids, relations: Ids, ends: Ids, num_relations: int) -> Ids:
-    """Oriented edges as plain (head, relation, tail); where there is no relation, -1 throughout. Shape (n, 3)."""
-    inverse, none = relations >= num_relations, relations == NONE
-    columns = [
-        np.where(none, NONE, np.where(inverse, ends, starts)),
-        np.where(none, NONE, np.where(inverse, relations - num_relations, relations)),
-        np.where(none, NONE, np.where(inverse, starts, ends)),
-    ]
-    return np.stack(columns, axis=1).astype(np.int32)
+def _plain(edges: Ids, size: int) -> Ids:
+    """Oriented edges as plain (head, relation, tail); where there is no relation, -1 throughout. Shape (..., 3)."""
+    inverse = edges[..., 1] >= size
+    plain = np.where(inverse[..., None], edges[..., ::-1] - [0, size, 0], edges)
+    plain[edges[..., 1] == NONE] = NONE
+    return plain.astype(np.int32)
 
 
 def _logic_groundings(grounder: Grounder, entities: Ids, table: Ids) -> Groundings:
-    rules, size = grounder.rules, grounder.num_relations
     rule, relation, end = table[:, 0], table[:, 1], table[:, 2]
-    conclusion = _plain(entities, relation, end, size)
     return Groundings(
         entities,
-        TripleArray.of(conclusion),
+        _plain(np.stack([entities, relation, end], axis=1), grounder.num_relations),
         grounder.strength[rule],
         np.full(len(table), LOGIC, dtype=np.int32),
         np.ascontiguousarray(rule),
-        _premises(rules, entities, table, size),
+        _plain(_premises(grounder.rules, entities, table), grounder.num_relations),
     )
 
 
-def _premises(rules: RuleSet, entities: Ids, table: Ids, size: int) -> Ids:
-    """The facts a grounding rests on, in the order of the rule's own atoms. Shape (n, 3, 3)."""
+def _premises(rules: RuleSet, entities: Ids, table: Ids) -> Ids:
+    """The edges a grounding rests on, in the order of the rule's own atoms. Shape (n, 3, 3)."""
     rule, relation, end, first, second = (table[:, i] for i in range(5))
     kind = rules.kinds[rule]
     forward = relation == rules.heads[rule]
@@ -311,25 +266,24 @@ def _premises(rules: RuleSet, entities: Ids, table: Ids, size: int) -> Ids:
     b1, b2, b3 = rules.body1[rule], rules.body2[rule], rules.body3[rule]
     walks_on = (kind == Kind.TWO) | (kind == Kind.THREE)
     about = (kind == Kind.CONSTANT) | (kind == Kind.EXISTS)
-    parts = [
-        _plain(x, b1, np.where(walks_on | about, z, y), size),
-        _plain(np.where(walks_on, z, x), b2, np.where(kind == Kind.THREE, w, y), size),
-        _plain(w, b3, y, size),
+    three = kind == Kind.THREE
+    edges = [
+        [x, b1, np.where(walks_on | about, z, y)],
+        [np.where(walks_on, z, x), b2, np.where(three, w, y)],
+        [w, b3, y],
     ]
-    return np.stack(parts, axis=1)
+    return np.moveaxis(np.array(edges, dtype=np.int32), 2, 0)
 
 
 def _path_groundings(found: PathGroundings, size: int) -> Groundings:
-    conclusion = _plain(found.entities, found.relations, found.others, size)
-    edges = found.premises
-    steps = [_plain(edges[:, i, 0], edges[:, i, 1], edges[:, i, 2], size) for i in range(PREMISES)]
+    conclusions = np.stack([found.entities, found.relations, found.others], axis=1)
     return Groundings(
         found.entities,
-        TripleArray.of(conclusion),
+        _plain(conclusions, size),
         found.confidence,
         np.full(len(found), PATH, dtype=np.int32),
         found.rule,
-        np.stack(steps, axis=1),
+        _plain(found.premises, size),
     )
 
 
@@ -337,7 +291,7 @@ def _within_cap(rows: Groundings, cap: int | None) -> Mask:
     """Which groundings belong to the best ``cap`` conclusions of their entity."""
     if cap is None or len(rows.entities) == 0:
         return np.ones(len(rows.entities), dtype=bool)
-    keys = np.column_stack([rows.entities, rows.conclusions.rows])
+    keys = np.column_stack([rows.entities, rows.conclusions])
     distinct, which, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     best = np.zeros(len(distinct))
@@ -347,28 +301,22 @@ def _within_cap(rows: Groundings, cap: int | None) -> Mask:
     starts = np.searchsorted(entity, entity)
     keep = np.empty(len(distinct), dtype=bool)
     keep[order] = np.arange(len(order)) - starts < cap
-    kept: Mask = keep[which]
-    return kept
+    return np.asarray(keep[which])
 
 
 def _collect(rules: RuleSet, path_rules: PathRules, rows: Groundings) -> VirtualNeighbors:
     """One row a triple; a grounding found from both of its ends stands once."""
-    table = np.column_stack(
-        [rows.conclusions.rows, rows.source, rows.rule, rows.premises.reshape(len(rows.rule), PREMISES * 3)]
-    )
+    table = np.column_stack([rows.conclusions, rows.source, rows.rule, rows.premises.reshape(-1, PREMISES * 3)])
     _, first = np.unique(table, axis=0, return_index=True)  # sorted by triple, then source, rule, premises
     rows = rows.take(first)
-    triples = rows.conclusions.rows
-    fresh = np.ones(len(triples), dtype=bool)
-    fresh[1:] = (triples[1:] != triples[:-1]).any(axis=1)
-    starts = np.flatnonzero(fresh)
-    offsets = np.append(starts, len(triples)).astype(np.int64)
+    starts = np.flatnonzero(changes(*rows.conclusions.T))
+    offsets = np.append(starts, len(rows.rule)).astype(np.int64)
     confidence = np.maximum.reduceat(rows.strength, starts) if len(starts) else np.empty(0)
     logic = np.minimum.reduceat(rows.source, starts) if len(starts) else np.empty(0, dtype=np.int32)
     return VirtualNeighbors(
         rules,
         path_rules,
-        rows.conclusions.take(starts),
+        TripleArray.of(rows.conclusions[starts]),
         confidence,
         logic.astype(np.int32),
         offsets,

@@ -4,148 +4,120 @@ Rules vote from the strongest to the weakest. A candidate is as good as its best
 decides, and so on (the lexicographic maximum); or all rules count as independent chances (noisy-or).
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Ids, OverlayArrays
-from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.grounding import BOTH, ONE, THREE, TWO, ends_of_variable, holds, row_of
+from newcomer.graph import Ids, Offsets, OverlayArrays
+from newcomer.rules.compiled import compiled, lower_bound, with_room
+from newcomer.rules.grounding import BOTH, CONSTANT, ONE, TWO, Facts, ends_of_variable, holds, row_of
+from newcomer.rules.mining.index import changes
 from newcomer.rules.rule_index import Floats, OrientedRules
 
 
 @compiled
-def _vote(votes: Ids, count: int, end: int, level: int) -> Ids:
-    if count == len(votes):
-        grown = np.empty((2 * len(votes), 2), dtype=np.int32)
-        grown[:count] = votes
-        votes = grown
-    votes[count, 0], votes[count, 1] = end, level
-    return votes
-
-
-@compiled
-def walk_votes(
-    entity: int,
-    relations: Ids,
-    tails: Ids,
-    graph: OverlayArrays,
-    rules: OrientedRules,
-    order: npt.NDArray[np.int64],
-    levels: Ids,
-    stamps: Ids,
-    votes: Ids,
-    count: int,
-    stamp: int,
-) -> tuple[Ids, int, int]:
-    """Each walk rule's distinct ends, in the order given; ``stamps`` (one an entity) tells whom a rule reached."""
-    for i in order:
-        stamp += 1
-        kind = rules.kind[i]
+def rules_of_query(
+    facts: Facts, relation: int, rules: OrientedRules, chain_offsets: Offsets, edge_offsets: Offsets, num_edges: int
+) -> Offsets:
+    """Places of the rules that may answer (entity, relation, ?) in `RuleIndex.by_query`."""
+    relations, tails = facts.relations, facts.tails
+    chosen, count = np.empty(256, dtype=np.int64), 0
+    for i in range(chain_offsets[relation], chain_offsets[relation + 1]):
         low = lower_bound(relations, 0, len(relations), rules.body1[i])
-        high = lower_bound(relations, low, len(relations), rules.body1[i] + 1)
-        level = levels[rules.row[i]]
-        for j in range(low, high):
-            middle = tails[j]
-            if middle == entity:
-                continue
-            if kind == ONE or (kind == BOTH and holds(relations, tails, rules.body2[i], middle)):
-                votes = _vote(votes, count, middle, level)
-                count += 1
-            elif kind in (TWO, THREE):
-                seconds, begin, stop = row_of(graph, middle, rules.body2[i])
-                for k in range(begin, stop):
-                    second = seconds[k]
-                    if second == entity:
-                        continue
-                    if kind == TWO:
-                        if stamps[second] != stamp:
-                            stamps[second] = stamp
-                            votes = _vote(votes, count, second, level)
-                            count += 1
-                    elif second != middle:
-                        ends, begin3, stop3 = row_of(graph, second, rules.body3[i])
-                        for m in range(begin3, stop3):
-                            end = ends[m]
-                            if end != entity and end != middle and end != second and stamps[end] != stamp:
-                                stamps[end] = stamp
-                                votes = _vote(votes, count, end, level)
-                                count += 1
-    return votes, count, stamp
+        if low < len(relations) and relations[low] == rules.body1[i]:
+            chosen, count = _with_one_more(chosen, count, i)
+    low, high = edge_offsets[relation], edge_offsets[relation + 1]
+    for j in range(len(relations)):
+        begin = lower_bound(rules.body1, low, high, relations[j])
+        stop = lower_bound(rules.body1, begin, high, relations[j] + 1)
+        if j == 0 or relations[j] != relations[j - 1]:
+            for i in range(begin, lower_bound(rules.body_constant, begin, stop, 0)):  # the body is about anyone
+                chosen, count = _with_one_more(chosen, count, i)
+        begin = lower_bound(rules.body_constant, begin, stop, tails[j])
+        for i in range(begin, lower_bound(rules.body_constant, begin, stop, tails[j] + 1)):
+            chosen, count = _with_one_more(chosen, count, i)
+    i = lower_bound(rules.head_constant, num_edges, len(rules.row), facts.entity)
+    while i < len(rules.row) and rules.head_constant[i] == facts.entity:
+        if rules.head[i] == relation:
+            chosen, count = _with_one_more(chosen, count, i)
+        i += 1
+    return chosen[:count]
 
 
 @compiled
-def constant_votes(
-    entity: int,
-    graph: OverlayArrays,
-    rules: OrientedRules,
-    place: int,
-    named: bool,
-    levels: Ids,
-    votes: Ids,
-    count: int,
+def _with_one_more(column: npt.NDArray[Any], count: int, value: int) -> tuple[npt.NDArray[Any], int]:
+    column = with_room(column, count, count + 1)
+    column[count] = value
+    return column, count + 1
+
+
+@compiled
+def _ends_of_chain(
+    facts: Facts, graph: OverlayArrays, rules: OrientedRules, place: int, ends: Ids, stamps: Ids, stamp: int
 ) -> tuple[Ids, int]:
-    """One rule about a variable: the entity is the variable, or (``named``) the constant of the head."""
-    level = levels[rules.row[place]]
-    if not named:
-        if rules.head_constant[place] != entity:
-            votes = _vote(votes, count, rules.head_constant[place], level)
-            count += 1
-        return votes, count
-    for end in ends_of_variable(graph, rules, place):
-        if end != entity:
-            votes = _vote(votes, count, end, level)
-            count += 1
-    return votes, count
+    """The distinct ends of a chain's or an intersection's body; ``stamps`` (one an entity) tells which were met."""
+    relations, tails, kind, count = facts.relations, facts.tails, rules.kind[place], 0
+    low = lower_bound(relations, 0, len(relations), rules.body1[place])
+    for middle in tails[low : lower_bound(relations, low, len(relations), rules.body1[place] + 1)]:
+        if middle == facts.entity:
+            continue
+        if kind == ONE or (kind == BOTH and holds(relations, tails, rules.body2[place], middle)):
+            ends, count = _with_one_more(ends, count, middle)
+        elif kind != BOTH:
+            seconds, begin, stop = row_of(graph, middle, rules.body2[place])
+            for second in seconds[begin:stop]:
+                if second == facts.entity:
+                    continue
+                if kind == TWO:
+                    if stamps[second] != stamp:
+                        stamps[second] = stamp
+                        ends, count = _with_one_more(ends, count, second)
+                elif second != middle:
+                    thirds, first, last = row_of(graph, second, rules.body3[place])
+                    for end in thirds[first:last]:
+                        if end != facts.entity and end != middle and end != second and stamps[end] != stamp:
+                            stamps[end] = stamp
+                            ends, count = _with_one_more(ends, count, end)
+    return ends, count
 
 
 @compiled
 def collect_votes(
-    entity: int,
-    relations: Ids,
-    tails: Ids,
-    graph: OverlayArrays,
-    walks: OrientedRules,
-    by_edge: OrientedRules,
-    about: OrientedRules,
-    chosen: npt.NDArray[np.int64],
-    walk_count: int,
-    edge_count: int,
-    order: npt.NDArray[np.int64],
-    levels: Ids,
-    stamps: Ids,
+    facts: Facts, graph: OverlayArrays, rules: OrientedRules, chosen: Offsets, num_edges: int, levels: Ids
 ) -> Ids:
-    """(candidate, level) for every rule that reaches a candidate, strongest rule first."""
-    votes = np.empty((1024, 2), dtype=np.int32)
-    count, stamp = 0, 0
-    single = np.empty(1, dtype=np.int64)
-    for place in order:
-        if place < walk_count:
-            single[0] = chosen[place]
-            votes, count, stamp = walk_votes(
-                entity, relations, tails, graph, walks, single, levels, stamps, votes, count, stamp
-            )
-        elif place < walk_count + edge_count:
-            votes, count = constant_votes(entity, graph, by_edge, chosen[place], False, levels, votes, count)
+    """(candidate, level) for every rule that reaches a candidate, in the order of the rules chosen."""
+    votes, count = np.empty((1024, 2), dtype=np.int32), 0
+    ends, stamps = np.empty(256, dtype=np.int32), np.zeros(len(graph.removed), dtype=np.int32)
+    for number, place in enumerate(chosen):
+        if rules.kind[place] < CONSTANT:
+            ends, size = _ends_of_chain(facts, graph, rules, place, ends, stamps, number + 1)
+            reached = ends[:size]
+        elif place < num_edges:
+            reached = rules.head_constant[place : place + 1].copy()
         else:
-            votes, count = constant_votes(entity, graph, about, chosen[place], True, levels, votes, count)
+            reached = ends_of_variable(graph, rules, place)
+        votes = with_room(votes, count, count + len(reached))
+        for end in reached:
+            if end != facts.entity:
+                votes[count, 0], votes[count, 1] = end, levels[rules.row[place]]
+                count += 1
     return votes[:count]
 
 
 @compiled
-def _stronger(a: int, b: int, starts: npt.NDArray[np.int64], levels: Ids) -> int:
+def _stronger(a: int, b: int, starts: Offsets, levels: Ids) -> int:
     """1 if candidate a's levels come first, -1 if b's, 0 for the same; a longer list beats its own beginning."""
     la, lb = starts[a + 1] - starts[a], starts[b + 1] - starts[b]
     for i in range(min(la, lb)):
         x, y = levels[starts[a] + i], levels[starts[b] + i]
         if x != y:
             return 1 if x < y else -1
-    if la == lb:
-        return 0
-    return 1 if la > lb else -1
+    return 0 if la == lb else 1 if la > lb else -1
 
 
 @compiled
-def _sorted_candidates(size: int, starts: npt.NDArray[np.int64], levels: Ids) -> npt.NDArray[np.int64]:
+def _sorted_candidates(size: int, starts: Offsets, levels: Ids) -> Offsets:
     """Candidates from the weakest to the strongest (a merge sort, so equals keep their order)."""
     items, buffer = np.arange(size), np.empty(size, dtype=np.int64)
     width = 1
@@ -166,40 +138,22 @@ def _sorted_candidates(size: int, starts: npt.NDArray[np.int64], levels: Ids) ->
 
 
 @compiled
-def lexicographic_scores(votes: Ids, counts: Ids, scores: Floats) -> None:
-    """Fill ``scores`` with 1, 2, 3, ... from the weakest group of equal candidates to the strongest.
-
-    ``counts`` (one an entity, all zero) is scratch and comes back as it was.
-    """
-    candidates = np.empty(len(votes), dtype=np.int32)
-    size = 0
-    for i in range(len(votes)):
-        end = votes[i, 0]
-        if counts[end] == 0:
-            candidates[size] = end
-            size += 1
-            counts[end] = 1
-    for i in range(size):
-        counts[candidates[i]] = i
-    starts = np.zeros(size + 1, dtype=np.int64)
-    for i in range(len(votes)):
-        starts[counts[votes[i, 0]] + 1] += 1
-    for i in range(size):
-        starts[i + 1] += starts[i]
-    cursor = starts.copy()
-    levels = np.empty(len(votes), dtype=np.int32)
-    for i in range(len(votes)):
-        candidate = counts[votes[i, 0]]
-        levels[cursor[candidate]] = votes[i, 1]
-        cursor[candidate] += 1
-    order = _sorted_candidates(size, starts, levels)
-    place = 0.0
-    for i in range(size):
+def _places(starts: Offsets, levels: Ids) -> Floats:
+    """For each candidate 1, 2, 3, ... from the weakest group of equal ones to the strongest."""
+    order, places, place = _sorted_candidates(len(starts) - 1, starts, levels), np.empty(len(starts) - 1), 0.0
+    for i in range(len(order)):
         if i == 0 or _stronger(order[i], order[i - 1], starts, levels) != 0:
             place += 1.0
-        scores[candidates[order[i]]] = place
-    for i in range(size):
-        counts[candidates[i]] = 0
+        places[order[i]] = place
+    return places
+
+
+def lexicographic_scores(votes: Ids, scores: Floats) -> None:
+    """Fill in a higher score for each group of equal candidates than for all weaker ones: 1, 2, 3, ..."""
+    candidates, levels = votes[np.argsort(votes[:, 0], kind="stable")].T
+    firsts = np.flatnonzero(changes(candidates))
+    starts = np.append(firsts, len(candidates)).astype(np.int64)
+    scores[candidates[firsts]] = _places(starts, np.ascontiguousarray(levels))
 
 
 @compiled

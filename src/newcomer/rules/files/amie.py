@@ -13,20 +13,18 @@ from pathlib import Path
 from newcomer.errors import InputError, shown
 from newcomer.graph import Mask, Vocabulary
 from newcomer.rules.files.lines import (
+    Listing,
+    Words,
     cells_of,
-    check_counted,
     check_share,
-    check_text,
     count_of,
-    named_atoms,
     number_of,
     read_text,
     rules_of,
     write_text,
 )
-from newcomer.rules.rule import UNCOUNTED, Atom, Rule, RuleSet, Variable, rule_of_atoms
+from newcomer.rules.rule import FIGURES, UNCOUNTED, Atom, Rule, RuleSet, Variable, rule_of_atoms
 
-VARIABLES = {"x": "?a", "y": "?b", "z": "?c", "w": "?d", "_": "?c"}
 TITLE = "Head Coverage"  # a column of its header, which is there without any rule, too
 
 
@@ -44,10 +42,7 @@ def write_amie(
 def _line(
     rule: Rule, path: Path | str, relations: Vocabulary, entities: Vocabulary | None, tail_side: Mask | None
 ) -> str:
-    check_counted(rule, ("support", "body_size", "pca_body_size", "head_size"), path, "AMIE")
-    head, body = named_atoms(rule, relations, entities, VARIABLES)
-    text = "  ".join(f"{a}  {r}  {b}" for r, a, b in body) + "   => " + "{1}  {0}  {2}".format(*head)
-    check_text(rule, text, (head, *body), lambda text: _rule(text, relations, entities), path, "AMIE")
+    text = LISTING.written(rule, path, relations, entities)
     by_tail = rule.head >= len(relations) or (tail_side is not None and bool(tail_side[rule.head]))
     shares = [repr(share) for share in (rule.head_coverage, rule.confidence, rule.pca_confidence)]
     counts = [str(count) for count in (rule.support, rule.body_size, rule.pca_body_size)]
@@ -100,3 +95,10 @@ def _known(name: str, vocabulary: Vocabulary | None, what: str) -> int:
     if identifier < 0:
         raise ValueError(f"unknown {what} {shown(name)}")
     return identifier
+
+
+def _text(head: Words, body: list[Words]) -> str:
+    return "  ".join(f"{a}  {r}  {b}" for r, a, b in body) + "   => " + "{1}  {0}  {2}".format(*head)
+
+
+LISTING = Listing("AMIE", {"x": "?a", "y": "?b", "z": "?c", "w": "?d", "_": "?c"}, FIGURES, _text, _rule)

@@ -13,19 +13,16 @@ from pathlib import Path
 from newcomer.errors import shown
 from newcomer.graph import Vocabulary
 from newcomer.rules.files.lines import (
+    Listing,
+    Words,
     cells_of,
-    check_counted,
     check_share,
-    check_text,
     count_of,
-    named_atoms,
     read_text,
     rules_of,
     write_text,
 )
 from newcomer.rules.rule import Atom, Rule, RuleSet, Variable, rule_of_atoms
-
-VARIABLES = {"x": "X", "y": "Y", "z": "A", "w": "B", "_": "A"}
 
 
 def write_anyburl(rules: RuleSet, path: Path | str, relations: Vocabulary, entities: Vocabulary | None = None) -> None:
@@ -34,11 +31,7 @@ def write_anyburl(rules: RuleSet, path: Path | str, relations: Vocabulary, entit
 
 
 def _line(rule: Rule, path: Path | str, relations: Vocabulary, entities: Vocabulary | None) -> str:
-    check_counted(rule, ("support", "body_size"), path, "AnyBURL")
-    head, body = named_atoms(rule, relations, entities, VARIABLES)
-    first, *rest = ("{}({},{})".format(*atom) for atom in (head, *body))
-    text = first + " <= " + ", ".join(rest)
-    check_text(rule, text, (head, *body), lambda text: _rule(text, relations, entities), path, "AnyBURL")
+    text = LISTING.written(rule, path, relations, entities)
     return f"{rule.body_size}\t{rule.support}\t{rule.confidence!r}\t{text}"
 
 
@@ -111,3 +104,11 @@ def _why_unread(text: str, relations: Vocabulary, entities: Vocabulary | None) -
             if _term(word, entities) is None:
                 return f"unknown entity {shown(word)}"
     return "expected a rule such as 'r(X,Y) <= r1(X,A), r2(A,Y)'"
+
+
+def _text(head: Words, body: list[Words]) -> str:
+    first, *rest = ("{}({},{})".format(*atom) for atom in (head, *body))
+    return first + " <= " + ", ".join(rest)
+
+
+LISTING = Listing("AnyBURL", {"x": "X", "y": "Y", "z": "A", "w": "B", "_": "A"}, ("support", "body_size"), _text, _rule)

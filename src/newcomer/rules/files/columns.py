@@ -2,17 +2,16 @@
 
 Every rule of a *shape* (a kind, and which of its relations are inverse) has the same text but for its names, so rules
 are written by putting columns of names into the texts of their shapes. Reading goes the other way: lines are cut into
-atoms, each distinct atom is read once, and the forms of the atoms give the shape. What was read so counts only where
-writing it gives the very same line again. All other lines are odd: they are left to the parser of single rules, which
-also knows what is wrong with them.
+atoms, each distinct atom is read once, and all lines whose atoms have the same forms are read as one. What was read so
+counts only where writing it gives the very same line again. All other lines are odd: they are left to the parser of
+single rules, which also knows what is wrong with them.
 """
 
 import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import astuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +20,15 @@ import pyarrow.compute as pc
 from newcomer.graph import Ids, Mask, Offsets, Vocabulary
 from newcomer.rules.rule import (
     ANY,
+    COLUMNS,
     FIGURES,
     NONE,
-    UNARY_KINDS,
     UNCOUNTED,
     Atom,
     Kind,
     Rule,
     RuleSet,
+    ShapeError,
     Shares,
     Variable,
     W,
@@ -38,16 +38,15 @@ from newcomer.rules.rule import (
     names_in,
     parse_atom,
     quoted,
+    rule_of_atoms,
 )
 
-RELATION_COLUMNS = ("heads", "body1", "body2", "body3")
-CONSTANT_COLUMNS = ("head_constants", "body_constants")
-SLOTS = RELATION_COLUMNS + CONSTANT_COLUMNS  # what digits mean in the text of a shape
-ATOMS_OF_BODY = {Kind.ONE: 1, Kind.TWO: 2, Kind.BOTH: 2, Kind.THREE: 3, Kind.CONSTANT: 1, Kind.EXISTS: 1}
+SLOTS = COLUMNS[1:7]  # a rule's relations and constants; what digits mean in the text of a shape
+RELATION_SLOTS = 4  # so many of them are relations
 MOST_ATOMS = 4
 TERMS = {str(variable): place for place, variable in enumerate((X, Y, Z, W, ANY))}
-CONSTANT_TERM = len(TERMS)
-FORMS = (len(TERMS) + 1) ** 2  # of an atom: what its left and right term are
+SIDES = len(TERMS) + 1  # what a term of an atom may be: one of these variables, or a constant
+FORMS = SIDES**2  # of an atom: what its left and right term are
 UNREAD = -1
 LONGEST_COUNT = 18  # digits that always fit 64 bits
 
@@ -55,54 +54,30 @@ _WORD = r'(?:"(?:[^"\\]|\\.)*"|[\w./:#@+-]+)'
 _ATOM_TEXT = re.compile(rf"{_WORD}\({_WORD},{_WORD}\)")
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A kind of rule, and for each of `RELATION_COLUMNS` whether its relation is inverse."""
-
-    kind: Kind
-    inverse: tuple[bool, ...]
-
-    @property
-    def example(self) -> Rule:
-        """The rule of this shape whose relations and constants are numbered as in `SLOTS`."""
-        size, used = len(RELATION_COLUMNS), 1 + ATOMS_OF_BODY[self.kind]
-        head, *body = (place + size * turn if place < used else NONE for place, turn in enumerate(self.inverse))
-        head_constant = SLOTS.index("head_constants") if self.kind in UNARY_KINDS else NONE
-        body_constant = SLOTS.index("body_constants") if self.kind == Kind.CONSTANT else NONE
-        return Rule(self.kind, head, body[0], body[1], body[2], head_constant, body_constant)
-
-    def pieces(self) -> list[str]:
-        """The text of the example, cut at its names: text, slot, text, slot, ..., text."""
-        names = Vocabulary(map(str, range(len(SLOTS))))
-        relations = Vocabulary(map(str, range(len(RELATION_COLUMNS))))
-        return re.split(r"(\d)", self.example.text(relations, names))
-
-    @property
-    def key(self) -> int:
-        """The forms of its atoms, the head's last, as one number."""
-        head, body = self.example.atoms(len(RELATION_COLUMNS))
-        key = 0
-        for atom in (*body, head):
-            key = key * (FORMS + 1) + _form(atom) + 1
-        return key
-
-
 def _form(atom: Atom) -> int:
-    left, right = (TERMS[term] if isinstance(term, Variable) else CONSTANT_TERM for term in (atom.left, atom.right))
-    return left * (len(TERMS) + 1) + right
+    left, right = (TERMS[term] if isinstance(term, Variable) else SIDES - 1 for term in (atom.left, atom.right))
+    return left * SIDES + right
 
 
-def _all_shapes() -> list[Shape]:
-    shapes = []
-    for kind, atoms in ATOMS_OF_BODY.items():
-        either, plain = (False, True), (False,)
-        body = [either if place < atoms else plain for place in range(MOST_ATOMS - 1)]
-        shapes += [Shape(kind, inverse) for inverse in product(either if kind in UNARY_KINDS else plain, *body)]
-    return shapes
+def _pieces(rule: Rule, size: int) -> list[str]:
+    """The text of all rules of a rule's shape, cut at its names: text, slot, text, slot, ..., text."""
+    ids = astuple(rule)[1 : 1 + len(SLOTS)]
+    relations = [place + RELATION_SLOTS * (i >= size) if i != NONE else NONE for place, i in enumerate(ids[:4])]
+    constants = [place if i != NONE else NONE for place, i in enumerate(ids[4:], start=4)]
+    names = Vocabulary(map(str, range(len(SLOTS))))
+    return re.split(r"(\d)", Rule(rule.kind, *relations, *constants).text(Vocabulary("0123"), names))
 
 
-SHAPES = _all_shapes()
-SHAPE_OF_KEY = {shape.key: place for place, shape in enumerate(SHAPES)}
+def _rule_of_forms(forms: Sequence[int]) -> Rule | None:
+    """The rule whose atoms, the head's last, have these forms; its relations and constants are the atoms' places."""
+    terms = [Variable(name) for name in TERMS]
+    atoms = [
+        Atom(place, *(terms[side] if side < len(terms) else place for side in divmod(form, SIDES)))
+        for place, form in enumerate(forms)
+    ]
+    with suppress(ShapeError):
+        return rule_of_atoms(atoms[-1], atoms[:-1], MOST_ATOMS)
+    return None
 
 
 def table_lines(rules: RuleSet, relations: Vocabulary, entities: Vocabulary | None) -> pa.Array:
@@ -116,16 +91,15 @@ def table_lines(rules: RuleSet, relations: Vocabulary, entities: Vocabulary | No
 def _texts(rules: RuleSet, relations: Vocabulary, entities: Vocabulary | None) -> pa.Array:
     """As `RuleSet.texts`, shape by shape."""
     codes = rules.kinds.astype(np.int64)
-    for name in RELATION_COLUMNS:
+    for name in SLOTS[:RELATION_SLOTS]:
         codes = codes * 2 + (getattr(rules, name) >= rules.num_relations)
-    distinct, which = np.unique(codes, return_inverse=True)
+    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
     parts = [pa.array([], type=pa.string())]
-    for place, code in enumerate(distinct.tolist()):
-        inverse = tuple(bool(code >> bit & 1) for bit in reversed(range(MOST_ATOMS)))
+    for place, example in enumerate(first.tolist()):
         rows = np.flatnonzero(which == place)
         words = [
             _words(piece, rules, rows, relations, entities) if number % 2 else piece
-            for number, piece in enumerate(Shape(Kind(code >> MOST_ATOMS), inverse).pieces())
+            for number, piece in enumerate(_pieces(rules[example], rules.num_relations))
         ]
         parts.append(pc.binary_join_element_wise(*words, ""))
     by_shape = np.argsort(which, kind="stable")
@@ -136,14 +110,19 @@ def _words(slot: str, rules: RuleSet, rows: Offsets, relations: Vocabulary, enti
     """The names in a slot of these rules' texts; each distinct one is quoted once."""
     name = SLOTS[int(slot)]
     ids = getattr(rules, name)[rows]
-    if name in RELATION_COLUMNS:
-        distinct, places = np.unique(ids % rules.num_relations, return_inverse=True)
-        words = [quoted(word) for word in relations.names_of(distinct)]
-    else:
-        distinct, places = np.unique(ids, return_inverse=True)
-        names = [f"#{i}" for i in distinct.tolist()] if entities is None else entities.names_of(distinct)
-        words = [json.dumps(word, ensure_ascii=False) if word in TERMS else quoted(word) for word in names]
+    if name in SLOTS[:RELATION_SLOTS]:
+        return quoted_names(relations, ids % rules.num_relations)
+    distinct, places = np.unique(ids, return_inverse=True)
+    names = [f"#{i}" for i in distinct.tolist()] if entities is None else entities.names_of(distinct)
+    words = [json.dumps(word, ensure_ascii=False) if word in TERMS else quoted(word) for word in names]
     return pa.array(words, type=pa.string()).take(pa.array(places))
+
+
+def quoted_names(vocabulary: Vocabulary, ids: Ids) -> pa.Array:
+    """The names of these ids as rule files write them; each distinct one is quoted once."""
+    distinct, places = np.unique(ids, return_inverse=True)
+    names = [quoted(name) for name in vocabulary.names_of(distinct)]
+    return pa.array(names, type=pa.string()).take(pa.array(places))
 
 
 def _count_texts(counts: Offsets) -> pa.Array:
@@ -263,23 +242,28 @@ def _guessed(texts: pa.Array, atoms: AtomTable) -> tuple[dict[str, Offsets], Mas
     rows = atoms.rows_of(pc.list_flatten(split))
     forms, relations, constants = atoms.columns()[rows].T
     starts = np.cumsum(counts) - counts
-    shapes = _shapes_of_forms(forms, starts, counts)
-    size = len(atoms.relations)
+    keys = _keys_of_forms(forms, starts, counts)
     guess = {name: np.full(len(texts), NONE, dtype=np.int64) for name in ("kinds", *SLOTS)}
-    for place in np.unique(shapes[shapes != UNREAD]):
-        shape, here = SHAPES[place], np.flatnonzero(shapes == place)
-        first, last = starts[here], starts[here] + counts[here] - 1
-        guess["kinds"][here] = shape.kind
-        used = (last, first, first + 1, first + 2)[: 1 + ATOMS_OF_BODY[shape.kind]]
-        for column, inverse, atom in zip(RELATION_COLUMNS, shape.inverse, used, strict=False):
-            guess[column][here] = relations[atom] + size * inverse
-        if shape.kind in UNARY_KINDS:
-            guess["head_constants"][here], guess["body_constants"][here] = constants[last], constants[first]
-    return guess, shapes != UNREAD
+    for key in np.unique(keys[keys != UNREAD]).tolist():
+        here = np.flatnonzero(keys == key)
+        first, count = starts[here], int(counts[here[0]])
+        rule = _rule_of_forms(forms[first[0] : first[0] + count].tolist())
+        if rule is None:
+            continue
+        guess["kinds"][here] = rule.kind
+        places = astuple(rule)[1 : 1 + len(SLOTS)]
+        for column, place in zip(SLOTS[:RELATION_SLOTS], places[:RELATION_SLOTS], strict=True):
+            if place != NONE:
+                turned, atom = divmod(place, MOST_ATOMS)
+                guess[column][here] = relations[first + atom] + len(atoms.relations) * turned
+        for column, place in zip(SLOTS[RELATION_SLOTS:], places[RELATION_SLOTS:], strict=True):
+            if place != NONE:
+                guess[column][here] = constants[first + place]
+    return guess, guess["kinds"] != NONE
 
 
-def _shapes_of_forms(forms: Offsets, starts: Offsets, counts: Offsets) -> Ids:
-    """The shape whose atoms have these forms, or `UNREAD`."""
+def _keys_of_forms(forms: Offsets, starts: Offsets, counts: Offsets) -> Offsets:
+    """One number for the forms of each text's atoms, or `UNREAD`."""
     keys = np.zeros(len(starts), dtype=np.int64)
     readable = (counts >= 2) & (counts <= MOST_ATOMS)
     for place in range(MOST_ATOMS):
@@ -287,5 +271,4 @@ def _shapes_of_forms(forms: Offsets, starts: Offsets, counts: Offsets) -> Ids:
         form = forms[starts[there] + place]
         keys[there] = keys[there] * (FORMS + 1) + form + 1
         readable[there] &= form != UNREAD
-    distinct, which = np.unique(np.where(readable, keys, 0), return_inverse=True)
-    return np.array([SHAPE_OF_KEY.get(key, UNREAD) for key in distinct.tolist()], dtype=np.int32)[which]
+    return np.where(readable, keys, UNREAD)

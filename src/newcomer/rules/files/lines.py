@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -99,39 +100,44 @@ def check_share(name: str, field: str, expected: float) -> None:
         raise ValueError(f"{name} {shown(field)} contradicts the counts, which give {expected:.6g}")
 
 
-def named_atoms(
-    rule: Rule, relations: Vocabulary, entities: Vocabulary | None, variables: dict[str, str]
-) -> tuple[Words, list[Words]]:
-    """The atoms of the head and the body in the words of another tool."""
+@dataclass(frozen=True)
+class Listing:
+    """The form in which another tool lists rules: its variables, the figures it states, how its atoms make a text."""
 
-    def term(value: Variable | int) -> str:
-        if isinstance(value, Variable):
-            return variables[value]
-        return f"#{value}" if entities is None else entities[value]
+    tool: str
+    variables: dict[str, str]
+    figures: tuple[str, ...]
+    text: Callable[[Words, list[Words]], str]  # of the head and the body
+    rule: Callable[[str, Vocabulary, Vocabulary | None], Rule]  # of a text
 
-    head, body = rule.atoms(len(relations))
-    words = [(relations[atom.relation], term(atom.left), term(atom.right)) for atom in (head, *body)]
-    return words[0], words[1:]
+    def written(self, rule: Rule, path: Path | str, relations: Vocabulary, entities: Vocabulary | None) -> str:
+        """The text of a rule; refuses one without a figure, or whose names would be read as another rule."""
+        self._check_counted(rule, path)
 
+        def term(value: Variable | int) -> str:
+            if isinstance(value, Variable):
+                return self.variables[value]
+            return f"#{value}" if entities is None else entities[value]
 
-def check_counted(rule: Rule, figures: tuple[str, ...], path: Path | str, form: str) -> None:
-    """Refuse to write a rule without the figures that the form states."""
-    if missing := [name for name in figures if getattr(rule, name) == UNCOUNTED]:
-        problem = f"{path}: {form}'s form states the {missing[0]} of a rule, which these rules do not give"
-        raise OutputError(f"{problem}; mine them anew or write rules.tsv")
+        head, body = rule.atoms(len(relations))
+        atoms = [(relations[atom.relation], term(atom.left), term(atom.right)) for atom in (head, *body)]
+        text = self.text(atoms[0], atoms[1:])
+        if not all(is_plain(name) and len(name) > 1 for atom in atoms for name in atom):
+            self._check_read_back(rule, text, path, relations, entities)
+        return text
 
+    def _check_counted(self, rule: Rule, path: Path | str) -> None:
+        if missing := [name for name in self.figures if getattr(rule, name) == UNCOUNTED]:
+            problem = f"{path}: {self.tool}'s form states the {missing[0]} of a rule, which these rules do not give"
+            raise OutputError(f"{problem}; mine them anew or write rules.tsv")
 
-def check_text(
-    rule: Rule, text: str, atoms: Iterable[Words], parse: Callable[[str], Rule], path: Path | str, form: str
-) -> None:
-    """Refuse to write a rule whose names the form cannot hold: it would be read as another one."""
-    if all(is_plain(name) and len(name) > 1 for atom in atoms for name in atom):
-        return
-    bare = replace(rule, support=UNCOUNTED, body_size=UNCOUNTED, pca_body_size=UNCOUNTED, head_size=UNCOUNTED)
-    try:
-        same = "\t" not in text and "\n" not in text and parse(text) == bare
-    except ValueError:
+    def _check_read_back(
+        self, rule: Rule, text: str, path: Path | str, relations: Vocabulary, entities: Vocabulary | None
+    ) -> None:
+        bare = replace(rule, support=UNCOUNTED, body_size=UNCOUNTED, pca_body_size=UNCOUNTED, head_size=UNCOUNTED)
         same = False
-    if not same:
-        problem = f"{path}: {form}'s form cannot hold the names of the rule {shown(text)}"
-        raise OutputError(f"{problem}; write rules.tsv, which quotes names")
+        with suppress(ValueError):
+            same = "\t" not in text and "\n" not in text and self.rule(text, relations, entities) == bare
+        if not same:
+            problem = f"{path}: {self.tool}'s form cannot hold the names of the rule {shown(text)}"
+            raise OutputError(f"{problem}; write rules.tsv, which quotes names")

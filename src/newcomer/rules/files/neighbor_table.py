@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from newcomer.files import create_bytes, fresh_file
 from newcomer.graph import Ids, Vocabulary
-from newcomer.rules.rule import NONE, quoted
+from newcomer.rules.files.columns import quoted_names
+from newcomer.rules.rule import NONE
 from newcomer.rules.virtual_neighbors import LOGIC, PREMISES, SOURCES, VirtualNeighbors
 
 
@@ -78,17 +79,10 @@ def _fact_texts(facts: Ids, entities: Vocabulary, relations: Vocabulary) -> pa.A
     """``relation(head,tail)`` for rows of (head, relation, tail); null where there is no fact."""
     there = facts[:, 1] != NONE
     used = facts[there]
-    heads, tails = _quoted_names(entities, used[:, 0]), _quoted_names(entities, used[:, 2])
-    text = pc.binary_join_element_wise(_quoted_names(relations, used[:, 1]), "(", heads, ",", tails, ")", "")
+    heads, tails = quoted_names(entities, used[:, 0]), quoted_names(entities, used[:, 2])
+    text = pc.binary_join_element_wise(quoted_names(relations, used[:, 1]), "(", heads, ",", tails, ")", "")
     places = np.where(there, np.cumsum(there) - 1, 0)
     return text.take(pa.array(places, mask=~there)) if len(text) else pa.nulls(len(facts), pa.string())
-
-
-def _quoted_names(vocabulary: Vocabulary, ids: Ids) -> pa.Array:
-    """The names of these ids as rule files write them; each distinct one is quoted once."""
-    distinct, rows = np.unique(ids, return_inverse=True)
-    names = pa.array([quoted(name) for name in vocabulary.names_of(distinct)], type=pa.string())
-    return _named(rows, names)
 
 
 def write_neighbors(folder: Path, found: VirtualNeighbors, entities: Vocabulary, relations: Vocabulary) -> None:
@@ -112,11 +106,10 @@ def _write_tsv(path: Path, table: pa.Table) -> None:
 
 
 def _cells(column: pa.Array) -> Sequence[str]:
+    values = column.to_pylist()
     if pa.types.is_floating(column.type):
-        return [f"{value:.6g}" for value in column.to_pylist()]
-    if pa.types.is_integer(column.type):
-        return [str(value) for value in column.to_pylist()]
-    return [_cell(value or "") for value in column.to_pylist()]
+        return [f"{value:.6g}" for value in values]
+    return list(map(str, values)) if pa.types.is_integer(column.type) else [_cell(value or "") for value in values]
 
 
 def _cell(text: str) -> str:

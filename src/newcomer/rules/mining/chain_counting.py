@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.graph import Graph, Ids, Mask, Offsets
-from newcomer.rules.compiled import compiled, lower_bound
-from newcomer.rules.limits import require_caps, require_counts, require_shares
-from newcomer.rules.mining.index import MiningIndex, offsets_of, tail_side
+from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
+from newcomer.rules.compiled import compiled, lower_bound, with_room
+from newcomer.rules.limits import MAX_SEED
+from newcomer.rules.mining.index import MiningIndex, tail_side
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
 BODIES = 4096  # bodies counted between two looks at the clock
-MAX_SEED = 2**63 - 1
 Ends = Ids  # (ends, 2): y and w
 
 
@@ -38,11 +37,6 @@ class ChainLimits:
     max_pairs: int = 2_000
     max_steps: int = 1_000_000
     max_candidates: int = 4_000_000
-
-    def __post_init__(self) -> None:
-        require_counts(self, "samples", "min_hits", "min_support", "max_pairs", "max_steps", "max_candidates")
-        require_shares(self, "min_confidence")
-        require_caps(self, "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +150,7 @@ def _list_ends(
         if third < 0:
             continue
         low, high = index.group_starts[third], index.group_starts[third + 1]
-        ends = _wider(ends, used, used + high - low)
+        ends = with_room(ends, used, used + high - low)
         steps += high - low
         for last in range(low, high):
             y = index.tails[last]
@@ -169,15 +163,6 @@ def _list_ends(
             ends[used, 0], ends[used, 1] = y, w
             used += 1
     return ends, used, steps
-
-
-@compiled
-def _wider(ends: Ends, used: int, needed: int) -> Ends:
-    if needed <= len(ends):
-        return ends
-    wide = np.empty((2 * needed, 2), np.int32)
-    wide[:used] = ends[:used]
-    return wide
 
 
 @compiled

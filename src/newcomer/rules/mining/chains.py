@@ -28,9 +28,9 @@ import numpy.typing as npt
 
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, Ids, Offsets
-from newcomer.rules.compiled import compiled, inverse_of, lower_bound
-from newcomer.rules.limits import require, thread_count
-from newcomer.rules.mining.chain_counting import MAX_SEED, ChainCandidates, ChainCounter, ChainLimits
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound, with_room
+from newcomer.rules.limits import require_seed, thread_count
+from newcomer.rules.mining.chain_counting import ChainCandidates, ChainCounter, ChainLimits
 from newcomer.rules.mining.index import MiningIndex, build_index
 from newcomer.rules.mining.plan import Progress
 from newcomer.rules.rule import RuleSet
@@ -50,7 +50,7 @@ def mine_chains(
 ) -> RuleSet:
     """Rules with bodies of three atoms, in canonical order; ``progress`` counts samples."""
     limits, workers = limits or ChainLimits(), thread_count(threads)
-    require(0 <= seed <= MAX_SEED, "seed", seed, f"an integer from 0 to {MAX_SEED}")
+    require_seed(seed)
     if graph.num_relations > MOST_RELATIONS:
         raise DatasetError(
             f"chains of three atoms take at most {MOST_RELATIONS:,} relations, not {graph.num_relations:,}"
@@ -163,10 +163,7 @@ def _sample(
         r1 = np.int64(index.link_relations[first])
         r3 = np.int64(inverse_of(index.link_relations[last], size))
         low, high = index.link_starts[link], index.link_starts[link + 1]
-        if used + high - low > len(found):
-            wider = np.empty(2 * (used + high - low), np.int64)
-            wider[:used] = found[:used]
-            found = wider
+        found = with_room(found, used, used + high - low)
         for place in range(low, high):
             body = (r1 * (2 * size) + index.link_relations[place]) * (2 * size) + r3
             found[used] = body * size + relations[facts[i]]

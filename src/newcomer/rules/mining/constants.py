@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.graph import Graph, Ids, Mask, Offsets
-from newcomer.rules.compiled import compiled
-from newcomer.rules.limits import require, require_caps, require_counts, require_shares, thread_count
-from newcomer.rules.mining.index import edge_owners, offsets_of, starts_group
+from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
+from newcomer.rules.compiled import compiled, with_room
+from newcomer.rules.limits import thread_count
+from newcomer.rules.mining.index import starts_group
 from newcomer.rules.mining.plan import Progress, best_rows
 from newcomer.rules.mining.threads import run_in_threads
 from newcomer.rules.rule import NONE, UNARY_KINDS, Kind, RuleSet
@@ -49,13 +49,6 @@ class ConstantLimits:
     min_confidence: float = 0.05
     max_rules: int | None = None
     kinds: tuple[Kind, ...] = UNARY_KINDS
-
-    def __post_init__(self) -> None:
-        require_counts(self, "min_support")
-        require_shares(self, "min_confidence")
-        require_caps(self, "max_rules")
-        wrong = [kind for kind in self.kinds if kind not in UNARY_KINDS]
-        require(bool(self.kinds) and not wrong, "kinds", wrong or self.kinds, "CONSTANT, EXISTS or both")
 
 
 def mine_constants(
@@ -109,7 +102,7 @@ class TypeIndex(NamedTuple):
 def build_types(graph: Graph, limits: ConstantLimits) -> TypeIndex:
     """Number the types of a graph, list the members of each and the types of each entity."""
     edges, size, entities = graph.adjacency, graph.num_relations, graph.num_entities
-    owners, first = edge_owners(edges), starts_group(edges)
+    owners, first = edges.owners, starts_group(edges)
     keys, edge_types, counts = np.unique(
         edges.relations.astype(np.int64) * entities + edges.tails, return_inverse=True, return_counts=True
     )
@@ -136,12 +129,9 @@ def build_types(graph: Graph, limits: ConstantLimits) -> TypeIndex:
 
 
 def _possible_bodies(sizes: Ids, with_constant: int, limits: ConstantLimits) -> Mask:
-    possible: Mask = sizes >= limits.min_support
-    if Kind.CONSTANT not in limits.kinds:
-        possible[:with_constant] = False
-    if Kind.EXISTS not in limits.kinds:
-        possible[with_constant:] = False
-    return possible
+    has_constant = np.arange(len(sizes)) < with_constant
+    wanted = np.where(has_constant, Kind.CONSTANT in limits.kinds, Kind.EXISTS in limits.kinds)
+    return (sizes >= limits.min_support) & wanted
 
 
 class _Portion(NamedTuple):
@@ -180,9 +170,9 @@ def _count(types: TypeIndex, portion: _Portion, limits: ConstantLimits, scratch:
     """The rules of one portion."""
     arrays = types.member_offsets, types.members, types.row_offsets, types.row_types
     with_any = types.with_constant + portion.relation
-    _add_members(arrays, with_any, 1, scratch.known)
+    _add_members(arrays, with_any, 1, scratch.known, scratch.touched)
     found = _rules_of_heads(arrays, types.sizes, portion.heads, limits.min_support, limits.min_confidence, *scratch)
-    _add_members(arrays, with_any, -1, scratch.known)
+    _add_members(arrays, with_any, -1, scratch.known, scratch.touched)
     return found
 
 
@@ -190,39 +180,17 @@ Arrays = tuple[Offsets, Ids, Offsets, Ids]
 
 
 @compiled
-def _add_members(arrays: Arrays, kind: int, step: int, counter: Ids) -> None:
-    """Add ``step`` at each type of each member of a type."""
-    member_offsets, members, row_offsets, row_types = arrays
-    for at in range(member_offsets[kind], member_offsets[kind + 1]):
-        x = members[at]
-        for place in range(row_offsets[x], row_offsets[x + 1]):
-            counter[row_types[place]] += step
-
-
-@compiled
-def _touch_members(arrays: Arrays, kind: int, counter: Ids, touched: Ids) -> int:
-    """Count the types of a type's members; returns how many there are and lists them."""
+def _add_members(arrays: Arrays, kind: int, step: int, counter: Ids, touched: Ids) -> int:
+    """Add ``step`` at each type of each member of a type; lists the types that were at zero, and returns how many."""
     member_offsets, members, row_offsets, row_types = arrays
     found = 0
-    for at in range(member_offsets[kind], member_offsets[kind + 1]):
-        x = members[at]
-        for place in range(row_offsets[x], row_offsets[x + 1]):
-            other = row_types[place]
+    for x in members[member_offsets[kind] : member_offsets[kind + 1]]:
+        for other in row_types[row_offsets[x] : row_offsets[x + 1]]:
             if counter[other] == 0:
                 touched[found] = other
                 found += 1
-            counter[other] += 1
+            counter[other] += step
     return found
-
-
-@compiled
-def _wider(column: Ids, used: int, needed: int) -> Ids:
-    """A column with room for more."""
-    if needed <= len(column):
-        return column
-    wide = np.empty(max(needed, 2 * len(column)), np.int32)
-    wide[:used] = column[:used]
-    return wide
 
 
 @compiled
@@ -235,9 +203,9 @@ def _rules_of_heads(
     support, pca = np.empty(16, np.int32), np.empty(16, np.int32)
     used = 0
     for head in heads:
-        met = _touch_members(arrays, head, counter, touched)
-        head_column, body_column = _wider(head_column, used, used + met), _wider(body_column, used, used + met)
-        support, pca = _wider(support, used, used + met), _wider(pca, used, used + met)
+        met = _add_members(arrays, head, 1, counter, touched)
+        head_column, body_column = with_room(head_column, used, used + met), with_room(body_column, used, used + met)
+        support, pca = with_room(support, used, used + met), with_room(pca, used, used + met)
         for body in touched[:met]:
             count = counter[body]
             if body != head and count >= min_support and count / sizes[body] >= min_confidence:

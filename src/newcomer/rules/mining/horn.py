@@ -21,13 +21,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from newcomer.graph import Graph, Ids, Offsets
 from newcomer.rules.limits import thread_count
 from newcomer.rules.mining.index import build_index, tail_side
-from newcomer.rules.mining.join_plan import BodyCounter, Candidates, JoinPlan
+from newcomer.rules.mining.join_plan import BodyCounter, JoinPlan
 from newcomer.rules.mining.plan import HORN_KINDS, MiningPlan, MiningResult, Progress
 from newcomer.rules.mining.support import chain_support, link_support
 from newcomer.rules.mining.threads import OutOfTimeError, run_in_threads
@@ -187,40 +188,35 @@ class _Miner:
             least += 1
         return max(least, self.plan.min_support)
 
-    def _decoded(self, heads: Offsets, found: Found) -> Candidates:
+    def _decoded(self, heads: Offsets, found: Found) -> RuleSet:
+        """The rules that were found, with their support and head size."""
         chunks = [(head, codes, counts) for head in heads.tolist() for codes, counts in found.pop(head)]
-        codes = np.concatenate([np.empty(0, dtype=np.int64), *(codes for _, codes, _ in chunks)])
-        support = np.concatenate([np.empty(0, dtype=np.int64), *(counts for _, _, counts in chunks)])
-        lengths = [len(codes) for _, codes, _ in chunks]
-        rule_heads = np.repeat(np.array([head for head, _, _ in chunks], dtype=np.int32), lengths)
+        nothing = np.empty(0, dtype=np.int64)
+        codes = np.concatenate([nothing, *(codes for _, codes, _ in chunks)])
+        support = np.concatenate([nothing, *(counts for _, _, counts in chunks)])
+        rule_heads = np.repeat(
+            np.array([head for head, _, _ in chunks], dtype=np.int32), [len(c) for _, c, _ in chunks]
+        )
         first, rest = np.divmod(codes, 4 * self.size + 1)
         both = rest > 2 * self.size
-        kinds = np.where(both, Kind.BOTH, np.where(rest > 0, Kind.TWO, Kind.ONE)).astype(np.int32)
+        kinds = np.where(both, Kind.BOTH, np.where(rest > 0, Kind.TWO, Kind.ONE))
         second = np.where(both, rest - 2 * self.size, rest) - 1
-        return Candidates(kinds, rule_heads, first.astype(np.int32), second.astype(np.int32), support)
+        return RuleSet.of_columns(
+            self.size, len(codes), kinds=kinds, heads=rule_heads, body1=first, body2=second, support=support,
+            head_size=self.head_sizes[rule_heads],
+        )  # fmt: skip
 
-    def _rules(self, candidates: Candidates, heads: int, report: _Report) -> RuleSet:
+    def _rules(self, candidates: RuleSet, heads: int, report: _Report) -> RuleSet:
         """The candidates that pass the limits, in canonical order."""
         body, pca = self._bodies(candidates, heads, report)
-        rules = RuleSet.of_columns(
-            self.size,
-            len(candidates),
-            kinds=candidates.kinds,
-            heads=candidates.heads,
-            body1=candidates.first,
-            body2=candidates.second,
-            support=candidates.support,
-            body_size=body,
-            pca_body_size=pca,
-            head_size=self.head_sizes[candidates.heads],
-        )
+        rules = replace(candidates, body_size=body, pca_body_size=pca)
         kept = (rules.confidence >= self.plan.min_confidence) & (rules.pca_confidence >= self.plan.min_pca)
         order = rules.canonical_order()
         return rules.where(order[kept[order]])
 
-    def _bodies(self, candidates: Candidates, heads: int, report: _Report) -> tuple[Offsets, Offsets]:
+    def _bodies(self, candidates: RuleSet, heads: int, report: _Report) -> tuple[Offsets, Offsets]:
         """Body size and PCA body size of each candidate."""
-        plan = JoinPlan(candidates, self.by_tail, self.size)
+        plan = JoinPlan(candidates, self.by_tail)
 
         def make_worker() -> Callable[[int], None]:
             counter = BodyCounter(self.index, plan, self.size, self.entities)

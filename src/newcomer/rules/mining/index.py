@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets
+from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, offsets_of
 
 
 class MiningIndex(NamedTuple):
@@ -30,7 +30,7 @@ class MiningIndex(NamedTuple):
 def build_index(graph: Graph) -> MiningIndex:
     """All three orders of a graph's edges."""
     edges = graph.adjacency
-    owners = edge_owners(edges)
+    owners = edges.owners
     groups = np.flatnonzero(starts_group(edges))
     group_relations = edges.relations[groups]
     # Edges come by entity, relation, tail; a stable sort by entity and tail leaves the relations of a link sorted.
@@ -59,19 +59,13 @@ def tail_side(graph: Graph) -> Mask:
     return np.asarray(distinct[:size] < distinct[size:])
 
 
-def edge_owners(edges: Adjacency) -> Ids:
-    """The entity that each edge belongs to."""
-    return np.repeat(np.arange(len(edges.offsets) - 1, dtype=np.int32), np.diff(edges.offsets))
-
-
 def starts_group(edges: Adjacency) -> Mask:
     """Where an entity's edges of one relation begin."""
-    first = np.ones(len(edges.relations), dtype=bool)
-    first[1:] = edges.relations[1:] != edges.relations[:-1]
-    first[edges.offsets[:-1][np.diff(edges.offsets) > 0]] = True
-    return first
+    return changes(edges.owners, edges.relations)
 
 
-def offsets_of(counts: npt.NDArray[np.integer]) -> Offsets:
-    """Where each of some rows begins, and at the end how many entries they have together."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+def changes(*columns: npt.NDArray[np.integer]) -> Mask:
+    """Where a row differs from the one before; the first row always does."""
+    fresh = np.ones(len(columns[0]), dtype=bool)
+    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return fresh

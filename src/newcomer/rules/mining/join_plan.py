@@ -4,28 +4,12 @@ Candidates are turned to their PCA side and sorted, so that the rules that share
 first atom, come together; each portion's counts are its own, and no thread writes where another does.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from newcomer.graph import Ids, Mask, Offsets
 from newcomer.rules.mining.bodies import Portion, count_edges, count_links, count_several, count_single
-from newcomer.rules.mining.index import MiningIndex
-from newcomer.rules.rule import Kind
-
-
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """Rules that have the support; atoms as their head's x sees them. ``second`` is -1 where there is none."""
-
-    kinds: Ids
-    heads: Ids
-    first: Ids
-    second: Ids
-    support: Offsets
-
-    def __len__(self) -> int:
-        return len(self.heads)
+from newcomer.rules.mining.index import MiningIndex, changes
+from newcomer.rules.rule import Kind, RuleSet
 
 
 class JoinPlan:
@@ -34,13 +18,13 @@ class JoinPlan:
     A *slot* is a run of candidates with one body; a *portion* is a run of slots with one kind and one first atom.
     """
 
-    def __init__(self, candidates: Candidates, by_tail: Mask, size: int) -> None:
-        kinds, first, second, heads = _from_pca_side(candidates, by_tail, size)
+    def __init__(self, candidates: RuleSet, by_tail: Mask) -> None:
+        kinds, first, second, heads = _from_pca_side(candidates, by_tail)
         self.order = np.lexsort([heads, second, first, kinds])
         self.kinds, self.first, self.second = kinds[self.order], first[self.order], second[self.order]
         self.heads: Ids = heads[self.order]
-        new_portion = _changes(self.kinds, self.first)
-        self.slot_starts = np.append(np.flatnonzero(new_portion | _changes(self.second)), len(self.heads))
+        new_portion = changes(self.kinds, self.first)
+        self.slot_starts = np.append(np.flatnonzero(new_portion | changes(self.second)), len(self.heads))
         self.portion_slots = np.append(np.flatnonzero(new_portion[self.slot_starts[:-1]]), len(self.slot_starts) - 1)
         self.body = np.zeros(len(self.slot_starts) - 1, dtype=np.int64)
         self.pca = np.zeros(len(self.heads), dtype=np.int64)
@@ -63,17 +47,10 @@ class JoinPlan:
         return body, pca
 
 
-def _changes(*columns: Ids) -> Mask:
-    """Where a row differs from the one before; the first row always does."""
-    fresh = np.ones(len(columns[0]), dtype=bool)
-    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return fresh
-
-
-def _from_pca_side(candidates: Candidates, by_tail: Mask, size: int) -> tuple[Ids, Ids, Ids, Ids]:
+def _from_pca_side(candidates: RuleSet, by_tail: Mask) -> tuple[Ids, Ids, Ids, Ids]:
     """Kinds, first atoms, second atoms and oriented heads, turned round where the PCA side is y."""
-    turn = by_tail[candidates.heads]
-    first, second = candidates.first, candidates.second
+    turn, size = by_tail[candidates.heads], candidates.num_relations
+    first, second = candidates.body1, candidates.body2
     first_back = np.where(first < size, first + size, first - size)
     second_back = np.where(second < size, second + size, second - size)
     chain, single = candidates.kinds == Kind.TWO, candidates.kinds == Kind.ONE

@@ -17,7 +17,6 @@ Results depend on the graph, the seed and the entity's id, not on threads or on 
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError
-from newcomer.graph import Adjacency, Ids, Mask, Offsets, Vocabulary, read_only
-from newcomer.rules.limits import require, require_counts, thread_count
+from newcomer.graph import Adjacency, Ids, Offsets, Vocabulary
+from newcomer.rules.limits import in_threads, require, require_counts, require_seed, thread_count
+from newcomer.rules.mining.index import changes
 from newcomer.rules.mining.symmetric_walks import (
     MAX_ARM,
     NONE,
@@ -37,7 +37,6 @@ from newcomer.rules.mining.symmetric_walks import (
 )
 from newcomer.rules.rule import Shares, quoted
 
-MAX_SEED = 2**63 - 1
 SLICE = 32  # entities a thread takes at a time
 
 
@@ -105,6 +104,12 @@ class PathRules:
     common: Ids  # pairs with both
     pairs: Ids  # pairs with the premise
 
+    @classmethod
+    def empty(cls, num_relations: int) -> "PathRules":
+        """No rules."""
+        nothing = np.empty(0, dtype=np.int32)
+        return cls(num_relations, nothing.reshape(0, MAX_ARM), *[nothing] * 5)
+
     def __len__(self) -> int:
         return len(self.entities)
 
@@ -116,20 +121,14 @@ class PathRules:
 
     def text(self, rule: int, relations: Vocabulary) -> str:
         """As people read it: ``plays_role, role_in ~ starred_in ~ 0.80 (4 of 5)``; ``^-1`` marks an inverse."""
-        premise = self.type_text(int(self.premises[rule]), relations)
-        conclusion = self.type_text(int(self.conclusions[rule]), relations)
+        premise, conclusion = (self._type_text(rows[rule], relations) for rows in (self.premises, self.conclusions))
         figures = f"{self.common[rule] / self.pairs[rule]:.2f} ({self.common[rule]} of {self.pairs[rule]})"
         return f"{premise} ~ {conclusion} ~ {figures}"
 
-    def type_text(self, row: int, relations: Vocabulary) -> str:
+    def _type_text(self, row: int, relations: Vocabulary) -> str:
         """The relations from the entity to the middle node."""
-        steps = [int(r) for r in self.types[row] if r != NONE]
-        return ", ".join(_relation_text(r, self.num_relations, relations) for r in steps)
-
-
-def _relation_text(relation: int, num_relations: int, relations: Vocabulary) -> str:
-    inverse = relation >= num_relations
-    return quoted(relations[relation - num_relations if inverse else relation]) + ("^-1" if inverse else "")
+        steps = [divmod(int(r), self.num_relations) for r in self.types[row] if r != NONE]
+        return ", ".join(quoted(relations[relation]) + "^-1" * inverse for inverse, relation in steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +165,7 @@ def virtual_edges(
 ) -> PathGroundings:
     """What symmetric-path rules conclude about these entities, in the order of their ids."""
     limits = limits or PathLimits()
-    require(0 <= seed <= MAX_SEED, "seed", seed, "an integer from 0 to 2**63 - 1")
+    require_seed(seed)
     graph = walk_graph(adjacency, num_relations)
     asked = _asked(entities, len(graph.offsets) - 1)
     slices = [asked[i : i + SLICE] for i in range(0, len(asked), SLICE)]
@@ -174,19 +173,13 @@ def virtual_edges(
     def infer(part: Ids) -> list[_Inferred]:
         return [_infer(graph, int(entity), limits, seed) for entity in part]
 
-    workers = min(thread_count(threads), len(slices))
-    if workers <= 1:
-        found = [infer(part) for part in slices]
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            found = list(pool.map(infer, slices))
+    found = in_threads(infer, slices, thread_count(threads))
     return _assemble([one for part in found for one in part], num_relations)
 
 
 def walk_graph(adjacency: Adjacency, num_relations: int) -> WalkGraph:
     """A graph as compiled walks take it."""
-    offsets, relations, tails = adjacency.offsets, adjacency.relations, adjacency.tails
-    return WalkGraph(read_only(offsets), read_only(relations), read_only(tails), num_relations)
+    return WalkGraph(*adjacency.columns, num_relations)
 
 
 def _asked(entities: Ids | Sequence[int], size: int) -> Ids:
@@ -204,15 +197,7 @@ def symmetric_paths(graph: WalkGraph, entity: int, limits: PathLimits, seed: int
     # A stable sort: of several paths with one type and end, the first that was found stays.
     order = np.lexsort((ends, types[:, 2], types[:, 1], types[:, 0]))
     types, ends = types[order], ends[order]
-    fresh = _type_changes(types)
-    fresh[1:] |= ends[1:] != ends[:-1]
-    return found.take(order[fresh])
-
-
-def _type_changes(types: Ids) -> Mask:
-    fresh = np.ones(len(types), dtype=bool)
-    np.any(types[1:] != types[:-1], axis=1, out=fresh[1:])
-    return fresh
+    return found.take(order[changes(*types.T, ends)])
 
 
 class _Inferred(NamedTuple):
@@ -227,7 +212,7 @@ class _Inferred(NamedTuple):
 
 def _infer(graph: WalkGraph, entity: int, limits: PathLimits, seed: int) -> _Inferred:
     paths = symmetric_paths(graph, entity, limits, seed)
-    starts = np.append(np.flatnonzero(_type_changes(paths.types)), len(paths))
+    starts = np.append(np.flatnonzero(changes(*paths.types.T)), len(paths))
     rules = _confident_rules(paths, starts, limits)
     found = complete_rules(graph, entity, paths.types, paths.ends, starts, rules, seed)
     premises = _premises(paths, starts, rules, found, graph.num_relations)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Ids, Offsets
-from newcomer.rules.compiled import compiled, inverse_of, lower_bound
+from newcomer.rules.compiled import compiled, inverse_of, lower_bound, with_room
 
 Draw = np.uint64
 
@@ -221,8 +221,7 @@ def count_common(
             common[conclusion] = 0
             if both == pairs or both / pairs < least:
                 continue
-            if found == len(rules):
-                rules = np.concatenate((rules, np.empty_like(rules)))
+            rules = with_room(rules, found, found + 1)
             rules[found, 0], rules[found, 1], rules[found, 2] = premise, conclusion, both
             found += 1
     return rules[:found]
