@@ -12,7 +12,7 @@ import numpy as np
 from harness import Bar, best_of, data_folder, finish
 from newcomer.data import load_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
-from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, TripleArray, Vocabulary, concatenate
+from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, Overlay, TripleArray, Vocabulary, concatenate
 from newcomer.rules.mining.symmetric_paths import (
     PathGroundings,
     PathLimits,
@@ -97,7 +97,7 @@ def subject_10() -> list[Bar]:
     )
     asked, size = dataset.test_newcomers, merged.num_relations
     print(f"{'graph':>9} {'walks':>6} {'seconds':>8} {'groundings':>10} {'triples':>8} {'lift':>6} {'true':>5}")
-    for name, facts in (("merged", merged.adjacency), ("own facts", dataset.own_facts)):
+    for name, facts in (("merged", merged.adjacency), ("own facts", Overlay.of_dataset(dataset).own_rows)):
         for walks in (100, 1000, 10_000):
             start = time.perf_counter()
             found = virtual_edges(facts, asked, size, PathLimits(walks=walks))
@@ -107,7 +107,7 @@ def subject_10() -> list[Bar]:
             print(
                 f"{name:>9} {walks:>6} {seconds:>8.2f} {len(found):>10,} {len(triples):>8,} {gain:>+6.2f} {share:>5.2f}"
             )
-    return [cost_of_one(dataset.own_facts, size, asked)]
+    return [cost_of_one(Overlay.of_dataset(dataset).own_rows, size, asked)]
 
 
 def main() -> None:

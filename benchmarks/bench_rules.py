@@ -54,8 +54,9 @@ class PlainGrounder:
     def __init__(self, rules: RuleSet, dataset: InductiveDataset) -> None:
         self.size = rules.num_relations
         self.steps: dict[tuple[int, int], list[int]] = defaultdict(list)
+        overlay = Overlay.of_dataset(dataset)
         for entity in range(len(dataset.entities)):
-            relations, tails = dataset.own_facts.of(entity)
+            relations, tails = overlay.facts_of(entity)
             for relation, tail in zip(relations.tolist(), tails.tolist(), strict=True):
                 self.steps[entity, relation].append(tail)
         self.walks = [walk for row, rule in enumerate(rules) for walk in self.both_ways(row, rule)]
@@ -117,7 +118,8 @@ def grounding_ratios(
     plain: PlainGrounder, dataset: InductiveDataset, seconds: dict[int, float], found: dict[int, Ids]
 ) -> list[Bar]:
     asked = random.Random(0).sample(sorted(found), SAMPLE)
-    own = {e: set(zip(*(column.tolist() for column in dataset.own_facts.of(e)), strict=True)) for e in asked}
+    overlay = Overlay.of_dataset(dataset)
+    own = {e: set(zip(*(column.tolist() for column in overlay.facts_of(e)), strict=True)) for e in asked}
     fast = sum(seconds[entity] for entity in asked)
     bars: list[Bar] = []
     for name, ground in (("rule by rule", plain.one_by_one), ("indexed", plain.by_index)):

@@ -23,18 +23,17 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 import torch
-from newcomer.training.ensemble_weights import Examples, examples, weights_for
 
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import Queries, RankingProtocol, evaluate_under
-from newcomer.graph import Graph, InductiveDataset, Mask
+from newcomer.graph import Graph, InductiveDataset, Mask, Overlay
 from newcomer.models.device import DEVICES, choose_device
 from newcomer.models.features import FEATURES
 from newcomer.reproduction.cells import commit
 from newcomer.rules.rule import Kind
 from newcomer.rules.statistics import GraphStatistics
-from newcomer.training.ensemble import EnsembleLearner
+from newcomer.training.ensemble import EnsembleLearner, Examples, examples, weights_for
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import fit
 from newcomer.training.preparation import Prepared
@@ -68,6 +67,12 @@ def rows_of(batch: Examples, chosen: Mask) -> Examples:
     return Examples(*(part[torch.from_numpy(chosen)] for part in batch))
 
 
+def without(batch: Examples, names: Collection[str], left_out: Collection[str]) -> Examples:
+    """The same with nothing but zeros for the features that are left out."""
+    kept = torch.tensor([float(name not in left_out) for name in names])
+    return batch._replace(features=batch.features * kept)
+
+
 def cross_scores(
     batches: list[Examples], names: Collection[str], first: Mask, left_out: Collection[str]
 ) -> npt.NDArray[np.float32]:
@@ -75,10 +80,9 @@ def cross_scores(
     ends = np.cumsum([0] + [len(batch.answers) for batch in batches])
     parts = [slice(start, end) for start, end in pairwise(ends.tolist())]
     found: npt.NDArray[np.float32] = np.empty((len(first), batches[0].features.shape[1]), dtype=np.float32)
+    batches = [without(batch, names, left_out) for batch in batches]
     for half in (first, ~first):
-        learned = weights_for(
-            [rows_of(b, ~half[part]) for b, part in zip(batches, parts, strict=True)], names, left_out
-        )
+        learned = weights_for([rows_of(b, ~half[part]) for b, part in zip(batches, parts, strict=True)], names)
         for batch, part in zip(batches, parts, strict=True):
             found[part][half[part]] = rows_of(batch, half[part]).scores(*torch.from_numpy(learned)).numpy()
     return found
@@ -100,9 +104,9 @@ def graded(held_out: HoldOut, scores: npt.NDArray[np.float32]) -> dict[str, Any]
 
 def linked(held_out: HoldOut) -> Mask:
     """Whether a query's entity is linked to its answer already."""
-    facts = held_out.dataset.own_facts
+    facts = Overlay.of_dataset(held_out.dataset)
     pairs = zip(held_out.queries.entity.tolist(), held_out.queries.answer.tolist(), strict=True)
-    return np.array([bool((facts.of(entity)[1] == answer).any()) for entity, answer in pairs], dtype=bool)
+    return np.array([bool((facts.facts_of(entity)[1] == answer).any()) for entity, answer in pairs], dtype=bool)
 
 
 def first_half(queries: Queries, seed: int) -> Mask:
