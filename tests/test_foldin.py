@@ -410,5 +410,5 @@ def test_stored_newcomers_are_not_solved_for_again_when_a_model_is_loaded(tmp_pa
     assert np.array_equal(newcomer.load(tmp_path / "model").embed(name), expected)
     stored = read_bundle(tmp_path / "model")
     short = {**stored.weights, "newcomer_vectors": stored.weights["newcomer_vectors"][1:]}
-    with pytest.raises(DatasetError, match="has newcomer_vectors of 292 x 8, not 293 x 8; train it again"):
+    with pytest.raises(DatasetError, match="has 292 x 8 newcomer_vectors, but needs 293 x 8; train it again"):
         Predictor(replace(stored, weights=short))
