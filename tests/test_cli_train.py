@@ -52,7 +52,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, data: Path, epochs: int, *words: 
 
 
 def test_the_plan_then_the_model_then_the_figures(data):
-    done = train(data, "--set", "training.amp=yes")
+    done = train(data)
     assert done.returncode == 0, done.stderr
     model = data.parent / "runs" / "town"
     bundle = read_bundle(model)

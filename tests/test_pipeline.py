@@ -262,11 +262,11 @@ def test_refreshed_changes_what_rules_say_and_nothing_else():
     dataset = world(aux=[*rows["aux"], *habit])
     plain = fit(dataset, replace(config, protocol="inductive"))
     refreshed = fit(dataset, config)
-    assert len(refreshed.rules) > len(plain.rules)
+    assert len(refreshed.model.rules) > len(plain.model.rules)
     assert parts_by_name(refreshed.dataset) == parts_by_name(plain.dataset)
     vectors = [fitted.model.embedding.state_dict()["encoder.vectors"] for fitted in (plain, refreshed)]
     assert vectors[0].shape == vectors[1].shape
-    given = fit(dataset, replace(config, protocol="inductive"), rules=refreshed.rules)
+    given = fit(dataset, replace(config, protocol="inductive"), rules=refreshed.model.rules)
     assert weights(given) == weights(refreshed)
 
 
@@ -274,12 +274,12 @@ def test_under_the_transductive_protocol_newcomers_are_trained_on():
     config = settings("protocol=transductive")
     one, two = (fit(dataset, config) for dataset in (DATASET, world(aux=OTHER_AUX)))
     assert weights(one) != weights(two)
-    assert len(one.model.state_dict()["encoder.vectors"]) == len(DATASET.entities)
-    assert len(one.graph.facts) == len(DATASET.observed) + len(DATASET.auxiliary)
+    assert len(one.model.embedding.state_dict()["encoder.vectors"]) == len(DATASET.entities)
+    assert len(one.model.graph.facts) == len(DATASET.observed) + len(DATASET.auxiliary)
     assert one.bundle(DATASET).auxiliary is None
     assert one.metrics["validation"]["newcomers"] > 0
     kept = fit(DATASET, replace(config, training=replace(config.training, final_fit=False)))
-    assert len(kept.model.state_dict()["encoder.vectors"]) == len(kept.dataset.entities)
+    assert len(kept.model.embedding.state_dict()["encoder.vectors"]) == len(kept.dataset.entities)
 
 
 def test_given_rules_serve_both_phases_in_their_own_ids():

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 from conftest import complaint, make_dataset
-from newcomer.evaluation import measure
 from newcomer.evaluation.alignment import scorer_for
 from newcomer.evaluation.classification import labelled, roc_auc
 from newcomer.evaluation.measure import Evaluation, classify_test, classify_with_probabilities
@@ -239,10 +237,15 @@ def test_a_networks_verdicts_go_by_its_probabilities(tmp_path: Path, changes):
     assert not np.array_equal(by_scores.scores, judged.result.scores)
 
 
-def test_nothing_along_a_relation_that_the_model_lacks_is_true():
-    result = SimpleNamespace(triples=SimpleNamespace(relations=np.array([4, 7, 4])))
-    scorer = SimpleNamespace(alignment=SimpleNamespace(knows=lambda relations: relations == 4))
-    assert measure._of_all(result, scorer, np.array([0.2, 0.9])).tolist() == [0.2, 0.0, 0.9]
+def test_nothing_along_a_relation_that_the_model_lacks_is_true(tmp_path: Path):
+    dataset = with_labels(world())
+    write_bundle(tmp_path / "m", fit(dataset, settings(*FOLDED), device="cpu").bundle(dataset))
+    extra = [("q0", "likes", "p00"), ("q1", "likes", "p01")]
+    other = with_labels(world(test=[*parts()["test"], *extra]))
+    case = Evaluation(read_bundle(tmp_path / "m"), other, torch.device("cpu"), thresholds="probabilities")
+    found = classify_with_probabilities(case).result
+    unknown = found.triples.relations == other.relations.id("likes")
+    assert unknown.any() and not found.predicted[unknown].any() and found.predicted[~unknown].any()
 
 
 def test_probabilities_that_nobody_calibrated_say_what_to_do(tmp_path: Path):
