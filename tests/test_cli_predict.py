@@ -451,9 +451,9 @@ def test_together_all_are_candidates_for_each_other(made, many):
     words = ("predict", made / "model", "--facts", many, "--relation", "knows", "--top", "100", "--json")
     everyone = lines(call(*words, "--together", "--entity", "new07").stdout)
     alone = lines(call(*words, "--entity", "new07").stdout)
-    strangers = {name for party in PARTIES for name in party} - {"new07"}
-    assert strangers <= {line["answer"] for line in everyone}
-    assert not strangers & {line["answer"] for line in alone}
+    without_facts = {name for party in PARTIES for name in party} - {"new07"}
+    assert without_facts <= {line["answer"] for line in everyone}
+    assert not without_facts & {line["answer"] for line in alone}
     model = load(made / "model")
     model.add(facts_of(many))
     assert [line["answer"] for line in everyone] == [answer.entity for answer in model.tails("new07", "knows", 100)]

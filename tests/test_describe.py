@@ -36,7 +36,7 @@ def test_figures_are_those_counted_by_hand(train, aux, valid, test) -> None:  # 
     assert figures.triples == {role: len(rows) for role, rows in parts.items()}
     assert (figures.entities, figures.relations) == (len(dataset.entities), len(dataset.relations))
     assert (figures.seen, figures.newcomers) == (len(seen), len(newcomers))
-    assert figures.strangers == len(set(dataset.entities) - seen - newcomers)
+    assert figures.without_facts == len(set(dataset.entities) - seen - newcomers)
     assert figures.test_newcomers == len(newcomers & set(asked))
     observed_relations = {row[1] for row in parts["train"]}
     assert figures.relations_never_observed == len(set(dataset.relations) - observed_relations)

@@ -123,9 +123,9 @@ def test_under_the_transductive_protocol_everyone_is_seen():
 
 
 def test_entities_without_any_fact_have_no_vector_behind_those_with_one():
-    strangers = make_dataset(**{**parts(), "test": [("a stranger", "knows", "p01")]})
-    assert seen_count(strangers.observed) == len(strangers.entities) - NEWCOMERS - 1
-    assert seen_count(Graph.build(strangers.entities, strangers.relations, TripleArray.empty())) == 0
+    without_facts = make_dataset(**{**parts(), "test": [("a stranger", "knows", "p01")]})
+    assert seen_count(without_facts.observed) == len(without_facts.entities) - NEWCOMERS - 1
+    assert seen_count(Graph.build(without_facts.entities, without_facts.relations, TripleArray.empty())) == 0
 
 
 def test_a_graph_without_facts_is_refused():

@@ -638,7 +638,7 @@ def test_a_classification_without_calibration_or_relations_says_so():
     classified = classify_with_probabilities(plain)
     found = classification_report(plain, classified)["calibration"]
     assert not found["calibrated"] and found["triples"]["ece_after"] is None and found["triples"]["ece_before"] >= 0
-    strange = replace(evaluation(), dataset=strangers())
+    strange = replace(evaluation(), dataset=without_facts())
     asked, known = classify_with_probabilities(strange), evaluation().bundle.observed.relations
     kept = [strange.dataset.relations[relation] in known for relation in asked.result.triples.relations.tolist()]
     assert len(asked.triples) == sum(kept) < len(kept)
@@ -670,11 +670,11 @@ def test_right_is_what_the_filter_holds_and_names_decide():
     assert moved["first"]["probability_after"] == pytest.approx(
         plain["calibration"]["first"]["probability_after"], abs=1e-4
     )
-    strange = rank_test(evaluation(dataset=strangers()), KNOWN)
+    strange = rank_test(evaluation(dataset=without_facts()), KNOWN)
     assert strange.unknown > 0 and len(strange.shown) == 0
-    assert ranking_report(evaluation(dataset=strangers()), strange)["calibration"]["shown"]["right"] is None
+    assert ranking_report(evaluation(dataset=without_facts()), strange)["calibration"]["shown"]["right"] is None
 
 
-def strangers() -> InductiveDataset:
+def without_facts() -> InductiveDataset:
     """Only what the model has no relation for is asked."""
     return world(aux=[*parts()["aux"], ("q0", "admires", "p01")], test=[("q0", "admires", "p02")])

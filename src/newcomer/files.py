@@ -174,8 +174,8 @@ def _refuse_existing(path: Path, force: bool, marker: str | None) -> None:
     there = sorted(child.name for child in path.iterdir())
     own = MARKERS if marker is None else (marker,)
     if there and not set(own) & set(there):
-        stranger = f"holds {shown(there[0])} and no {' or '.join(own)}, so this program did not write it"
-        raise OutputError(f"{path}: {stranger}; choose another place")
+        problem = f"holds {shown(there[0])} and no {' or '.join(own)}, so this program did not write it"
+        raise OutputError(f"{path}: {problem}; choose another place")
 
 
 def replace_folder(staging: Path, path: Path) -> None:

@@ -53,7 +53,7 @@ def _print_description(d: "Description", top: int) -> None:
         ("  seen (in train)", d.seen),
         ("  newcomers (not in train, with known facts)", d.newcomers),
         ("    asked about in test", d.test_newcomers),
-        ("  without any known fact", d.strangers),
+        ("  without any known fact", d.without_facts),
         ("relations", d.relations),
         ("  never in train", d.relations_never_observed),
     ]

@@ -1,4 +1,4 @@
-"""Newcomers with fewer known facts: how does a model do when all it hears of each is one fact, or two, or three?
+"""Newcomers with fewer known facts: how does a model do when each comes with one fact, or two, or three?
 
 Every newcomer keeps at most so many of its auxiliary facts. They are drawn in rounds, over all facts in one random
 order: in the first round a fact stays if it is the first one of its newcomer, in the second if it is the second one,

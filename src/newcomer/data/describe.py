@@ -47,7 +47,7 @@ class Description:
     seen: int
     newcomers: int
     test_newcomers: int
-    strangers: int
+    without_facts: int
     relations: int
     relations_never_observed: int
     test_triples_with_such_relations: int
@@ -79,7 +79,7 @@ def describe(loaded: LoadedDataset) -> Description:
         seen=int(dataset.is_seen.sum()),
         newcomers=len(dataset.newcomers),
         test_newcomers=len(dataset.test_newcomers),
-        strangers=int((~dataset.is_seen & ~dataset.is_newcomer).sum()),
+        without_facts=int((~dataset.is_seen & ~dataset.is_newcomer).sum()),
         relations=len(dataset.relations),
         relations_never_observed=int(unobserved.sum()),
         test_triples_with_such_relations=int(unobserved[test.relations].sum()),

@@ -123,7 +123,7 @@ def blob_id(path: Path) -> str:
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
-    """Bars on standard error, one a file, for as long as the context lasts; silent where nobody watches."""
+    """Bars on standard error, one a file, for as long as the context lasts; nothing where the output is no terminal."""
     if not sys.stderr.isatty():
         yield lambda source, done, total: None
         return

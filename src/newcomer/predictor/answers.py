@@ -25,8 +25,8 @@ class Grounding:
 
     def __str__(self) -> str:
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in self.premises)
-        told = f"{facts}; rule {self.rule}, confidence {self.confidence:.2f}, support {self.support:,}"
-        return told + " (newcomers' facts counted, too)" * self.counted
+        text = f"{facts}; rule {self.rule}, confidence {self.confidence:.2f}, support {self.support:,}"
+        return text + " (newcomers' facts counted, too)" * self.counted
 
 
 @dataclass(frozen=True)

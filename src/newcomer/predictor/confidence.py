@@ -1,6 +1,6 @@
 """How much a model knows of an entity: whether its facts are enough, and which relation to learn next.
 
-What to learn is told by the rules that have a say in the model's answers and lead from an entity's fact to someone
+What to learn follows from the rules that are part of the model's answers and lead from an entity's fact to someone
 else. (A rule that restates a fact about the same two, an inverse say, teaches nothing new.) A relation's *gain* is
 
     P(s) * sum over unknown relations r of P(r) * (best rule for r from s - best rule for r from what is known)

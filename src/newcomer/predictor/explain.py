@@ -382,7 +382,7 @@ def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
     """Groundings strongest first."""
 
     def key(one: Grounding) -> tuple[float, int, float, int, str, tuple[Triple, ...]]:
-        # Of reasons that read alike in strength the shorter one is the better told.
+        # Of reasons that read alike in strength the shorter one goes first.
         return -round(one.confidence, SHOWN), len(one.premises), -one.confidence, -one.support, one.rule, one.premises
 
     return tuple(sorted(found, key=key))

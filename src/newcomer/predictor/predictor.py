@@ -313,11 +313,11 @@ class Predictor:
         stated, inferred = sources[sources < len(graph.facts)], sources[sources >= len(graph.facts)] - len(graph.facts)
         for fact in words_at(self.names, graph.facts[stated], encoded):
             yield Neighbor(fact, False, 1.0)
-        told = conclusions_about(self._arrivals, encoded)
+        conclusions = conclusions_about(self._arrivals, encoded)
         words = words_at(self.names, graph.virtual[inferred], encoded)
         for fact, label in zip(words, labels[inferred].tolist(), strict=True):
             conclusion = fact[0], self.names.relation(fact[1]), fact[2]
-            yield Neighbor(fact, True, label, told.groundings(conclusion))
+            yield Neighbor(fact, True, label, conclusions.groundings(conclusion))
 
     def _likely_relations(self, snapshot: NamedSnapshot, entity: str) -> list[int]:
         """Oriented relations, those first that the entities with its relations have most often."""
