@@ -83,7 +83,8 @@ def test_no_import_cycle_between_modules():
     for path in modules():
         name = "newcomer." + ".".join(path.relative_to(SOURCE).with_suffix("").parts)
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        top_level = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module]
+        for_types = [node for block in tree.body if isinstance(block, ast.If) for node in block.body]
+        top_level = [n for n in [*tree.body, *for_types] if isinstance(n, ast.ImportFrom) and n.module]
         graph[name] = {n.module for n in top_level if n.module.startswith("newcomer.")}
     done: set[str] = set()
 
@@ -130,3 +131,15 @@ def test_help_loads_nothing_heavy():
 def test_import_newcomer_is_light_and_names_what_it_offers():
     code = "import sys, newcomer\nassert 'numpy' not in sys.modules\n[getattr(newcomer, n) for n in newcomer.__all__]\n"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+LONG_KERNELS = {"layer_gradients"}  # a kernel's parameters alone take a third of a screen
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_files_and_functions_stay_short(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 450
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name not in LONG_KERNELS:
+            assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is longer than a screen"

@@ -1,5 +1,6 @@
 """``newcomer evaluate``: a trained model measured on test, on the screen and as JSON."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.data.cut import FactsCut
     from newcomer.evaluation.ranking import RankingProtocol
+    from newcomer.evaluation.report import Report
     from newcomer.graph import InductiveDataset
     from newcomer.models.bundle import Bundle
 
@@ -56,6 +58,29 @@ class RankingOptions:
 
 takes_ranking_options = takes("ranking", RankingOptions)
 
+Task = Annotated[
+    str | None,
+    Option("--task", help="link-prediction or triple-classification [default: the latter where test has labels]."),
+]
+By = Annotated[
+    list[str] | None,
+    Option("--by", help="Also by relation, class, facts, frequency, linked or evidence; may be repeated."),
+]
+RulesRow = Annotated[bool, Option("--rules-row", help="Also rank by the rules alone and by the embedding alone.")]
+Ranks = Annotated[Path | None, Option("--ranks", help="Write the rank of every answer to a Parquet file.")]
+Plot = Annotated[Path | None, Option("--plot", metavar="FOLDER", help="Draw pictures (PNG) into it.")]
+ThresholdsFrom = Annotated[
+    str | None,
+    Option(
+        "--thresholds",
+        help="When a triple counts as true: newcomers (its score reaches the threshold found on held-out "
+        "newcomers), valid (the threshold found on valid) or probabilities (its probability is at least a half) "
+        "[default: valid; for newcomers, where the model has thresholds for them, probabilities if its classifier "
+        "learned from labels, else newcomers].",
+    ),
+]
+Out = Annotated[Path | None, Option("--out", help="Where the report goes [default: RUN/result.json].")]
+
 
 @takes_read_options
 @takes_ranking_options
@@ -64,30 +89,13 @@ def evaluate(
     run: options.RunArgument,
     data: options.Data = None,
     any_data: options.AnyData = False,
-    task: Annotated[
-        str | None,
-        Option("--task", help="link-prediction or triple-classification [default: the latter where test has labels]."),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        Option("--by", help="Also by relation, class, facts, frequency, linked or evidence; may be repeated."),
-    ] = None,
-    rules_row: Annotated[
-        bool, Option("--rules-row", help="Also rank by the rules alone and by the embedding alone.")
-    ] = False,
-    ranks: Annotated[Path | None, Option("--ranks", help="Write the rank of every answer to a Parquet file.")] = None,
-    plot: Annotated[Path | None, Option("--plot", metavar="FOLDER", help="Draw pictures (PNG) into it.")] = None,
-    thresholds: Annotated[
-        str | None,
-        Option(
-            "--thresholds",
-            help="When a triple counts as true: newcomers (its score reaches the threshold found on held-out "
-            "newcomers), valid (the threshold found on valid) or probabilities (its probability is at least a half) "
-            "[default: valid; for newcomers, where the model has thresholds for them, probabilities if its classifier "
-            "learned from labels, else newcomers].",
-        ),
-    ] = None,
-    out: Annotated[Path | None, Option("--out", help="Where the report goes [default: RUN/result.json].")] = None,
+    task: Task = None,
+    by: By = None,
+    rules_row: RulesRow = False,
+    ranks: Ranks = None,
+    plot: Plot = None,
+    thresholds: ThresholdsFrom = None,
+    out: Out = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     seed: options.Seed = 0,
@@ -100,23 +108,18 @@ def evaluate(
 ) -> None:
     """Measure a trained model on the test part of its data set."""
     from newcomer.api import evaluate as measure
-    from newcomer.evaluation.breakdown import BREAKDOWNS
-    from newcomer.evaluation.measure import CLASSIFICATION, TASKS, THRESHOLDS, default_task
-    from newcomer.evaluation.report import result_path, write_report
+    from newcomer.evaluation.measure import CLASSIFICATION, default_task
+    from newcomer.evaluation.report import result_path
 
     groups = list(dict.fromkeys(by or ()))
-    named = [("kind of thresholds", thresholds, THRESHOLDS), ("task", task, TASKS)]
-    for kind, name, known in [*named, *(("breakdown", name, BREAKDOWNS) for name in groups)]:
-        if name is not None:
-            check_name(kind, name, known)
+    _check_names(task, thresholds, groups)
     protocol = ranking.protocol
     check_outputs(run, ranks, plot, out, force)
     bundle = read_run(run)
     dataset = data_of(run, bundle, data, any_data, reading)
     chosen = task or default_task(dataset)
     if chosen == CLASSIFICATION:
-        other = next((name for name in groups if name != "relation"), None)
-        ranking.refuse(rules_row=rules_row, ranks=ranks, by=other)
+        ranking.refuse(rules_row=rules_row, ranks=ranks, by=next((one for one in groups if one != "relation"), None))
     elif thresholds is not None:
         raise OptionError("link prediction knows no --thresholds; leave it out, or pass --task triple-classification")
     with progress("ranking" if chosen != CLASSIFICATION else "classifying") as advance:
@@ -138,13 +141,30 @@ def evaluate(
             plot=plot,
             progress=advance,
         )
+    _give(report, out or result_path(run, chosen, dataset), rules_row, as_json)
+
+
+def _give(report: "Report", place: Path, rules_row: bool, as_json: bool) -> None:
+    """Print the report, and write it."""
+    from newcomer.evaluation.report import write_report
+
     print_json(report) if as_json else print_report(report)
     if rules_row and not report["rules"]:
         typer.echo("newcomer: the model has no rules that could be ranked by alone", err=True)
-    place = out if out is not None else result_path(run, chosen, dataset)
     write_report(report, place)
     if not as_json:
         typer.echo(f"the report is in {place}")
+
+
+def _check_names(task: str | None, thresholds: str | None, groups: Sequence[str]) -> None:
+    """Refuse names that do not exist."""
+    from newcomer.evaluation.breakdown import BREAKDOWNS
+    from newcomer.evaluation.measure import TASKS, THRESHOLDS
+
+    named = [("kind of thresholds", thresholds, THRESHOLDS), ("task", task, TASKS)]
+    for kind, name, known in [*named, *(("breakdown", name, BREAKDOWNS) for name in groups)]:
+        if name is not None:
+            check_name(kind, name, known)
 
 
 def check_outputs(run: Path, ranks: Path | None, plot: Path | None, out: Path | None, force: bool) -> None:

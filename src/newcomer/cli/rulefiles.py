@@ -129,15 +129,16 @@ def convert(
     typer.echo(f"written {len(rules):,} rules to {out}")
 
 
+Full = Annotated[str | None, Option("--full", help="The original graph with all true facts, for a second filter.")]
+
+
 @app.command()
 @takes_read_options
 @takes_cut
 def evaluate(
     data: options.DataArgument,
     rules: options.Rules = None,
-    full: Annotated[
-        str | None, Option("--full", help="The original graph with all true facts, for a second filter.")
-    ] = None,
+    full: Full = None,
     aggregation: Annotated[str, Option("--aggregation", help="maximum (lexicographic) or noisy-or.")] = "maximum",
     by_frequency: Annotated[
         bool, Option("--frequency/--no-frequency", help="Order ties by how often (relation, tail) occurs.")

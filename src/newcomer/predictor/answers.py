@@ -1,12 +1,8 @@
 """What a model answers, as plain values by name."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from newcomer.predictor.fact_store import Triple
-
-if TYPE_CHECKING:
-    from newcomer.predictor.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -55,33 +51,6 @@ class Chain:
 
     facts: tuple[Triple, ...]
     loss: float
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An entity that may complete a query.
-
-    ``score`` orders the answers to one query. ``probability`` lies in 0..1. Where it is ``calibrated``, of the answers
-    with a probability of 0.8 about 80 % were right on held-out newcomers; else it is the sigmoid of the score, or, of
-    an ensemble, the answer's share in the softmax over all candidates. ``because`` is found when it is first looked at.
-    """
-
-    entity: str
-    score: float
-    probability: float
-    because: "Explanation" = field(compare=False, repr=False)
-    calibrated: bool = False
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """A fact that is likely missing; figures and reasons as in `Answer`."""
-
-    fact: Triple
-    score: float
-    probability: float
-    because: "Explanation" = field(compare=False, repr=False)
-    calibrated: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Graph, Mask
-from newcomer.predictor.answers import Suggestion
 from newcomer.predictor.classifier import HALF
+from newcomer.predictor.explain import Suggestion
 from newcomer.predictor.fact_store import Names
 from newcomer.rules.rule import Kind
 from newcomer.rules.rule_index import RuleIndex

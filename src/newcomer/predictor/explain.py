@@ -4,7 +4,7 @@ All of it is found when it is looked at, in the state of newcomers in which the 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -410,3 +410,30 @@ def attention(arrivals: Arrivals, snapshot: NamedSnapshot, entity: str, relation
     words = words_at(arrivals.names, graph.facts[list(total)], None if slot is None else slot.encoded)
     facts = zip(words, total.values(), strict=True)
     return tuple(Weighed(fact, share) for fact, share in sorted(facts, key=lambda one: (-one[1], one[0])))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An entity that may complete a query.
+
+    ``score`` orders the answers to one query. ``probability`` lies in 0..1. Where it is ``calibrated``, of the answers
+    with a probability of 0.8 about 80 % were right on held-out newcomers; else it is the sigmoid of the score, or, of
+    an ensemble, the answer's share in the softmax over all candidates. ``because`` is found when it is first looked at.
+    """
+
+    entity: str
+    score: float
+    probability: float
+    because: Explanation = field(compare=False, repr=False)
+    calibrated: bool = False
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A fact that is likely missing; figures and reasons as in `Answer`."""
+
+    fact: Triple
+    score: float
+    probability: float
+    because: Explanation = field(compare=False, repr=False)
+    calibrated: bool = False

@@ -22,10 +22,10 @@ from newcomer.models.bundle import Bundle, read_bundle
 from newcomer.models.device import choose_device
 from newcomer.models.embedding.scorer import Scores
 from newcomer.models.serialisation import load_engine
-from newcomer.predictor.answers import Added, Answer, Neighbor, Suggestion, Verdict
+from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
 from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
-from newcomer.predictor.explain import Explanation, Query, conclusions_about
+from newcomer.predictor.explain import Answer, Explanation, Query, Suggestion, conclusions_about
 from newcomer.predictor.fact_store import Fact, Facts, FactStore, Names, Stored, Triple, checked, named
 from newcomer.predictor.snapshot import Arrivals, NamedSnapshot, known_answers, words_at
 
