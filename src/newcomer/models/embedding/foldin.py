@@ -78,9 +78,10 @@ class FoldInEncoder(Encoder):
 
     def is_unknown(self, relations: Tensor) -> Tensor:
         """(n,): whether an oriented relation has no trained vector, but the one that leaves everything as it is."""
-        own = self.decoder.vectors.detach()
+        kinds, place = torch.unique(relations % self.num_relations, return_inverse=True)
+        own = self.decoder.vectors.detach()[kinds.to(self.decoder.vectors.device)]
         same = (own == self.decoder.identity(own)).all(dim=1)
-        return same.to(relations.device)[relations % self.num_relations]
+        return same.to(relations.device)[place]
 
     def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
         return States((self.inputs(nodes),), edges, nodes)
