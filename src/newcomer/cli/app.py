@@ -86,6 +86,14 @@ def main() -> None:
     except _Stopped as end:
         typer.echo(f"newcomer: stopped by {end.signal}", err=True)
         raise
+    except Exception:
+        if not _received:  # else a library has made another error of the end that the signal brought
+            raise
+        typer.echo(f"newcomer: stopped by {signal.Signals(_received[0]).name}", err=True)
+        sys.exit(STOPPED + _received[0])
+
+
+_received: list[int] = []  # signals to stop
 
 
 class _Stopped(SystemExit):
@@ -112,6 +120,7 @@ def _stopping_in_order() -> Iterator[None]:
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)  # whoever asks twice does not want to wait
+    _received.append(number)
     raise _Stopped(number)
 
 
