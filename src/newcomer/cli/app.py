@@ -77,6 +77,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 2, never in a traceback."""
+    _received.clear()  # of another call in the same process
     try:
         with _stopping_in_order(), _guarded_output():
             app()
