@@ -86,6 +86,8 @@ class MeanEncoder(NeighborEncoder):
 class LSTMEncoder(NeighborEncoder):
     """LSTM: the last output of an LSTM over the neighbours, in a random order that the seed and each edge give."""
 
+    trains_on_one_thread = True
+
     def _add_parameters(self, dim: int, generator: torch.Generator) -> None:
         self.cell = nn.LSTM(dim, dim, batch_first=True)
         with torch.no_grad():
@@ -129,6 +131,7 @@ class LANEncoder(NeighborEncoder):
     """
 
     query_aware = True
+    trains_on_one_thread = True
 
     def _add_parameters(self, dim: int, generator: torch.Generator) -> None:
         self.queries = nn.Parameter(glorot(2 * self.num_relations, dim, generator))

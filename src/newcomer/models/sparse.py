@@ -1,7 +1,7 @@
 """Sparse products with gradients: sums over neighbours without a vector for each edge.
 
-``weighted_sum`` is ``out_i = sum over entries (i, j) of value_ij * dense_j``: one sparse-dense product forwards,
-another one with the transpose backwards for ``dense``, and a sampled dense-dense product for the values.
+``weighted_sum`` is ``out_i = sum over entries (i, j) of value_ij * dense_j``: a weighted bag of vectors a row forwards,
+the same over the transpose backwards for ``dense``, and a sampled dense-dense product for the values.
 
 On a GPU the library's sparse product adds in another order every run, and its sampled product is slow. There rows are
 cut into blocks of a few entries, summed up block by block and then row by row: the same bits in every run, and an
@@ -135,15 +135,23 @@ def _sampled_products(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
 
 
 def _product(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
-    return summed_by_blocks(rows, values, dense) if dense.is_cuda else _csr(rows, values) @ dense
+    if dense.is_cuda:
+        return summed_by_blocks(rows, values, dense)
+    # A bag adds up its entries one after the other. The library's sparse product groups them by where they stand, on
+    # some CPUs, so that a row would be rounded differently beside others.
+    return _weighted_bags(rows.columns, dense, rows.offsets, values)
+
+
+def _weighted_bags(columns: Tensor, dense: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
+    return functional.embedding_bag(
+        columns, dense, offsets, mode="sum", per_sample_weights=values, include_last_offset=True
+    )
 
 
 def summed_by_blocks(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
     """The sparse product by blocks: each a weighted bag of vectors, then the sum of a row's blocks."""
     starts, offsets = rows.blocks
-    bags = functional.embedding_bag(
-        rows.columns, dense, starts, mode="sum", per_sample_weights=values, include_last_offset=True
-    )
+    bags = _weighted_bags(rows.columns, dense, starts, values)
     return torch.segment_reduce(bags, "sum", offsets=offsets, initial=0.0)
 
 

@@ -12,7 +12,7 @@ from newcomer.models.pair_features import PairFeatures
 MEMBERS, HIDDEN, RELATION = 4, 128, 16
 DROPPED = 0.1
 FURTHEST = 8.0  # standard deviations: features beyond are clipped, as none like them was trained on
-BATCH = 4096  # triples scored at once
+BATCH = 4096  # triples whose features are found at once
 PREFIX = "triple_classifier."  # of the names of its weights
 
 
@@ -68,11 +68,15 @@ class TripleClassifierScorer:
         self.classifier, self.features = classifier, PairFeatures(known)
 
     def triple_scores(self, heads: Ids, relations: Ids, tails: Ids) -> npt.NDArray[np.float64]:
-        """(n,): log odds that each triple is true."""
-        found = np.empty(len(heads), dtype=np.float64)
+        """(n,): log odds that each triple is true, each by itself: products of matrices round by the number of rows."""
+        found = []
         for start in range(0, len(heads), BATCH):
             part = slice(start, start + BATCH)
             features = torch.from_numpy(self.features.of(heads[part], tails[part]))
+            kinds = torch.from_numpy(relations[part].astype(np.int64))
             with torch.no_grad():
-                found[part] = self.classifier(features, torch.from_numpy(relations[part].astype(np.int64))).numpy()
-        return found
+                odds = [
+                    self.classifier(*one) for one in zip(torch.split(features, 1), torch.split(kinds, 1), strict=True)
+                ]
+            found.append(torch.cat(odds).double().numpy())
+        return np.concatenate(found) if found else np.empty(0)

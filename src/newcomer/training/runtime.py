@@ -11,6 +11,7 @@ import torch
 from newcomer.config import AUTO, Config
 from newcomer.errors import OptionError
 from newcomer.graph import InductiveDataset
+from newcomer.models.embedding.registry import ENCODERS
 from newcomer.models.propagation import gpu as fused
 from newcomer.training.cost_model import affords_propagation
 
@@ -39,9 +40,9 @@ def torch_threads(dataset: InductiveDataset, config: Config, threads: int | None
     """How many threads torch gets: those asked for, one for a small graph, else (None) its own default.
 
     On small tensors threads mostly wait for each other, and for seconds on end where another program uses the cores.
-    An LSTM has one in any case: with several the gradients of its large matrices are rounded differently on some CPUs.
+    Encoders whose gradients are products of long matrices have one in any case: see `Encoder.trains_on_one_thread`.
     """
-    if config.model.encoder == "lstm":
+    if ENCODERS[config.model.encoder].trains_on_one_thread:
         return 1
     small = len(dataset.observed) * config.model.dim < SMALL
     return 1 if threads is None and small else threads

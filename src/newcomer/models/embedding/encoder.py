@@ -47,6 +47,7 @@ class Encoder(nn.Module, ABC):
     # Whether, on a CPU, an entity's vector has the same bits whoever else is embedded or arrives with it. Where vectors
     # go through matrix products it has not: their rounding depends on the number of rows.
     batch_invariant = False
+    trains_on_one_thread = False  # whether some CPUs round its gradients differently with several threads
 
     def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__()
