@@ -15,8 +15,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## the whole story on the small real graph that ships with the package
 	$(BIN)/python scripts/demo.py demo
 
-test: $(READY) check  ## lint, types and the whole test suite
-	$(BIN)/python -m pytest
+test: $(READY) check  ## lint, types and the whole test suite, a process per core
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .
