@@ -85,7 +85,7 @@ def check(data: options.DataArgument, as_json: options.Json = False, *, reading:
 @app.command()
 def get(
     name: Annotated[str, Argument(metavar="NAME", help="A name that `newcomer data list` shows.")],
-    out: Annotated[Path | None, Option("--out", help="Where to put it [default: the user's cache].")] = None,
+    out: Annotated[Path | None, Option(help="Where to put it [default: the user's cache].")] = None,
     force: options.Force = False,
 ) -> None:
     """Download a published data set and check every byte of it."""

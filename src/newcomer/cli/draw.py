@@ -15,8 +15,8 @@ from newcomer.cli.newcomers import NewcomerFacts, takes_facts_of_one
 def draw(
     run: options.RunArgument,
     entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
-    out: Annotated[Path, Option("--out", help="The picture to write: .png, .svg, .pdf.")],
-    top: Annotated[int, Option("--top", help="How many answers to show.")] = 5,
+    out: Annotated[Path, Option(help="The picture to write: .png, .svg, .pdf.")],
+    top: Annotated[int, Option(help="How many answers to show.")] = 5,
     force: options.Force = False,
     *,
     newcomers: NewcomerFacts,

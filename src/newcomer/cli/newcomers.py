@@ -47,7 +47,7 @@ class NewcomerFacts:
 
     facts: Annotated[
         list[str] | None,
-        Option("--facts", help="A file of newcomers' facts in any known format, or `-` for a pipe; may be repeated."),
+        Option(help="A file of newcomers' facts in any known format, or `-` for a pipe; may be repeated."),
     ] = None
     file_format: Annotated[
         str | None,
@@ -60,9 +60,9 @@ class NewcomerFacts:
             help="Add all newcomers at once, so that each is a candidate for the others; needs more memory.",
         ),
     ] = False
-    on_unknown_relation: Annotated[
-        str, Option("--on-unknown-relation", help="A fact whose relation the model lacks: `error` or `skip`.")
-    ] = "error"
+    on_unknown_relation: Annotated[str, Option(help="A fact whose relation the model lacks: `error` or `skip`.")] = (
+        "error"
+    )
     reading: "ReadOptions"
 
     @property

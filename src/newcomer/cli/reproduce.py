@@ -37,23 +37,21 @@ def reproduce(
         ),
     ],
     protocol: Annotated[
-        str | None, Option("--protocol", help="inductive, refreshed or transductive, for all [default: as planned].")
+        str | None, Option(help="inductive, refreshed or transductive, for all [default: as planned].")
     ] = None,
     seeds: Annotated[
-        int | None, Option("--seeds", callback=at_least(1), help="Seeds of each trained model [default: as planned].")
+        int | None, Option(callback=at_least(1), help="Seeds of each trained model [default: as planned].")
     ] = None,
     device: options.Device = "auto",
     data_root: Annotated[
-        Path | None,
-        Option("--data-root", metavar="FOLDER", help="Where the published data sets are [default: NEWCOMER_DATA]."),
+        Path | None, Option(metavar="FOLDER", help="Where the published data sets are [default: NEWCOMER_DATA].")
     ] = None,
-    results: Annotated[Path, Option("--results", metavar="FOLDER", help="Where results go.")] = RESULTS,
+    results: Annotated[Path, Option(metavar="FOLDER", help="Where results go.")] = RESULTS,
     page: Annotated[
-        Path | None,
-        Option("--page", metavar="FILE", help=f"The page [default: docs/{PAGE}, or {PAGE} in other --results]."),
+        Path | None, Option(metavar="FILE", help=f"The page [default: docs/{PAGE}, or {PAGE} in other --results].")
     ] = None,
     only: Annotated[
-        list[str] | None, Option("--only", metavar="TEXT", help="Only cells with this in their name; may be repeated.")
+        list[str] | None, Option(metavar="TEXT", help="Only cells with this in their name; may be repeated.")
     ] = None,
     changes: options.Changes = None,
     dry_run: Annotated[bool, Option("--dry-run", help="List the cells and which are done; run nothing.")] = False,

@@ -33,14 +33,12 @@ MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hi
 @takes_read_options
 def train(
     data: options.DataArgument,
-    out: Annotated[Path | None, Option("--out", help="The folder of the model [default: runs/DATA].")] = None,
-    preset: Annotated[str | None, Option("--preset", help="Settings by name [default: default].")] = None,
-    config: Annotated[Path | None, Option("--config", help="A TOML file of settings.")] = None,
-    decoder: Annotated[str | None, Option("--decoder", help="distmult, transe or complex.")] = None,
+    out: Annotated[Path | None, Option(help="The folder of the model [default: runs/DATA].")] = None,
+    preset: Annotated[str | None, Option(help="Settings by name [default: default].")] = None,
+    config: Annotated[Path | None, Option(help="A TOML file of settings.")] = None,
+    decoder: Annotated[str | None, Option(help="distmult, transe or complex.")] = None,
     changes: options.Changes = None,
-    protocol: Annotated[
-        str | None, Option("--protocol", help="inductive, refreshed or transductive [default: inductive].")
-    ] = None,
+    protocol: Annotated[str | None, Option(help="inductive, refreshed or transductive [default: inductive].")] = None,
     rules: options.Rules = None,
     device: options.Device = "auto",
     seed: options.ConfigSeed = None,

@@ -16,11 +16,9 @@ from newcomer.cli.newcomers import NewcomerFacts, takes_facts_of_one, takes_newc
 @takes_newcomers
 def embed(
     run: options.RunArgument,
-    out: Annotated[Path, Option("--out", help="The file to write: .parquet, .tsv or .npy (names beside it).")],
+    out: Annotated[Path, Option(help="The file to write: .parquet, .tsv or .npy (names beside it).")],
     entity: options.Entity = None,
-    relation: Annotated[
-        str | None, Option("--relation", help="Vectors as they are for queries about this relation.")
-    ] = None,
+    relation: Annotated[str | None, Option(help="Vectors as they are for queries about this relation.")] = None,
     force: options.Force = False,
     *,
     newcomers: NewcomerFacts,
