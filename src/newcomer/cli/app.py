@@ -15,7 +15,6 @@ from newcomer.cli import (
     classify,
     compare,
     data,
-    draw,
     evaluate,
     graphs,
     predict,
@@ -39,25 +38,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+for verb in (
+    *(graphs.describe, graphs.split, rules.mine, rules.enrich, train.train, tune.tune),
+    *(evaluate.evaluate, compare.compare, predict.predict, predict.suggest, predict.explain),
+    *(classify.classify, classify.confidence, vectors.embed, vectors.similar, predict.draw, reproduce.reproduce),
+):
+    app.command()(verb)
 app.add_typer(data.app, name="data")
-app.command()(graphs.describe)
-app.command()(graphs.split)
-app.command()(rules.mine)
-app.command()(rules.enrich)
 app.add_typer(rulefiles.app, name="rules")
-app.command()(train.train)
-app.command()(tune.tune)
-app.command()(evaluate.evaluate)
-app.command()(compare.compare)
-app.command()(predict.predict)
-app.command()(predict.suggest)
-app.command()(predict.explain)
-app.command()(classify.classify)
-app.command()(classify.confidence)
-app.command()(vectors.embed)
-app.command()(vectors.similar)
-app.command()(draw.draw)
-app.command()(reproduce.reproduce)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""``newcomer predict``, ``suggest`` and ``explain``: a trained model queried about newcomers."""
+"""``newcomer predict``, ``suggest``, ``explain`` and ``draw``: a trained model queried about newcomers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from newcomer.cli import options
 from newcomer.cli.answer_files import (
@@ -20,8 +20,8 @@ from newcomer.cli.answer_files import (
     in_words,
     line,
 )
-from newcomer.cli.common import print_line
-from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_newcomers
+from newcomer.cli.common import check_free, print_line
+from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_facts_of_one, takes_newcomers
 from newcomer.cli.options import takes
 from newcomer.errors import OptionError, shown
 
@@ -240,3 +240,26 @@ def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
         yield f"similar to {one.answer}, a known answer: {shared} ({one.share:.0%} of the similarity)"
     if because.without is not None:
         yield f"without {in_words(because.without)} it would not be among the first {top}"
+
+
+@takes_facts_of_one
+def draw(
+    run: options.RunArgument,
+    entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
+    out: Annotated[Path, Option(help="The picture to write: .png, .svg, .pdf.")],
+    top: Annotated[int, Option(help="How many answers to show.")] = 5,
+    force: options.Force = False,
+    *,
+    newcomers: NewcomerFacts,
+) -> None:
+    """Draw an entity: known facts solid, virtual neighbours dashed, likely answers highlighted."""
+    from newcomer.data.plots import need_matplotlib
+    from newcomer.predictor.draw import draw as draw_scene
+    from newcomer.predictor.draw import scene
+
+    need_matplotlib()  # before the work, not after it
+    check_free(out, force)
+    newcomers.check()
+    for model, _ in newcomers.each(run, [entity]):
+        draw_scene(scene(model, entity, top), out)
+    typer.echo(f"drawn in {out}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar, Literal, get_type_hints
 
-from newcomer.errors import OptionError, shown, unknown_name
+from newcomer.errors import OptionError, check_name, shown
 
 INT_MAX = 2**63 - 1  # what TOML promises to hold
 NOTHING = "none"
@@ -104,8 +104,7 @@ def accepted(name: str, value: Any, one: Field[Any], kind: Any) -> Any:
     if choices is not None:
         chosen = value if isinstance(value, tuple) else (value,)
         for word in chosen:
-            if word not in choices:
-                raise unknown_name(name, word, choices)
+            check_name(name, word, choices)
         if len(set(chosen)) < len(chosen):
             raise OptionError(f"{name} is {shown(list(chosen))}, but must name each once")
     elif _is_number(value):
