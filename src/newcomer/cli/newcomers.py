@@ -176,7 +176,7 @@ def _batches(
 
 def _piped(pipe: "Pipe", reading: "ReadOptions", report: "ReadReport") -> Iterator[tuple[int, Triple | None]]:
     """The triples of standard input, each with its line."""
-    from newcomer.data.numbered import numbered_rows
+    from newcomer.data.triples import numbered_rows
 
     try:
         for line, row in numbered_rows(pipe, pipe.path, reading, report):
@@ -206,7 +206,7 @@ class Pipe:
     @property
     def can_stream(self) -> bool:
         """Whether triples come out of it line by line."""
-        from newcomer.data.numbered import has_lines
+        from newcomer.data.triples import has_lines
         from newcomer.files import compression_in
 
         return has_lines(self.path.suffix) and compression_in(self._start) is None
@@ -257,7 +257,7 @@ class ReadTriples:
 
     def fault(self, place: int, problem: str, hint: str = "") -> "InputError":
         """The error for one of the triples, with its file, and its line or row where the format has such."""
-        from newcomer.data.numbered import at_fault
+        from newcomer.data.triples import at_fault
 
         for source, path, count in self.files:
             if place < count:

@@ -226,11 +226,6 @@ def _is_open(record: str, delimiter: str, quote: str) -> bool:
     return False
 
 
-def _line_ends(block: bytes) -> int:
-    # bytes.count stops at every line end; a comparison of all bytes at once takes a third of its time.
-    return int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
-
-
 def _parse_block(block: bytes, layout: _Format) -> tuple[list[pa.DictionaryArray], Labels | None]:
     names = [f"{role}{i}" if role == IGNORED else role for i, role in enumerate(layout.columns)]
     kept = LABELLED_COLUMNS if layout.labelled else DEFAULT_COLUMNS
@@ -257,10 +252,6 @@ def _labels_of(column: pa.DictionaryArray) -> Labels:
     return labels
 
 
-def _holds_blank(names: pa.Array) -> bool:
-    return bool(pc.index(names, pa.scalar("")).as_py() >= 0)
-
-
 class _Reader:
     """Reads clean blocks by Arrow and other lines one by one; knows where it is, what is wrong and what to do."""
 
@@ -280,7 +271,8 @@ class _Reader:
                 return
             if not self._read_clean(block, line):
                 self.parse(iter([block]), line)
-            line += _line_ends(block)
+            # bytes.count stops at every line end; a comparison of all bytes at once takes a third of its time.
+            line += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
 
     def _read_clean(self, block: bytes, line: int) -> bool:
         """Parse a block with Arrow; False where it holds anything that needs a closer look."""
@@ -297,7 +289,7 @@ class _Reader:
             columns, labels = _parse_block(block, self.layout)
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             return False
-        if any(_holds_blank(column.dictionary) for column in columns):
+        if any(pc.index(column.dictionary, pa.scalar("")).as_py() >= 0 for column in columns):
             return False
         self.collector.add_columns(columns, labels)
         return True

@@ -96,7 +96,9 @@ def describe(loaded: LoadedDataset) -> Description:
 
 def degree_summary(degrees: Ids) -> DegreeSummary:
     """Mean, median, largest and the counts by band."""
-    bands = {band_name(band): _within(degrees, band) for band in FACT_BANDS}
+    bands = {
+        band_name(band): int(((degrees >= band[0]) & (degrees <= (band[1] or np.inf))).sum()) for band in FACT_BANDS
+    }
     if len(degrees) == 0:
         return DegreeSummary(0, 0.0, 0.0, 0, bands)
     return DegreeSummary(len(degrees), float(degrees.mean()), float(np.median(degrees)), int(degrees.max()), bands)
@@ -108,11 +110,6 @@ def band_name(band: tuple[int, int | None]) -> str:
     if high is None:
         return f"over {low - 1}"
     return str(low) if low == high else f"{low}-{high}"
-
-
-def _within(degrees: Ids, band: tuple[int, int | None]) -> int:
-    low, high = band
-    return int(((degrees >= low) & (True if high is None else degrees <= high)).sum())
 
 
 def relation_summaries(graph: Graph) -> tuple[RelationSummary, ...]:
