@@ -39,9 +39,7 @@ def list_sets(as_json: options.Json = False) -> None:
         print_json(rows)
         return
     keys = ("name", "train", "aux", "valid", "test", "newcomers", "here", "title")
-    cells = [[row[key] for key in keys] for row in rows]
-    for row in cells:
-        row[keys.index("here")] = "yes" if row[keys.index("here")] else None
+    cells = [[{**row, "here": "yes" if row["here"] else None}[key] for key in keys] for row in rows]
     print_table("Data sets", (*keys[:-1], "what it is"), cells)
 
 

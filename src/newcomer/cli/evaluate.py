@@ -203,16 +203,14 @@ def data_of(
     from newcomer.data import locate
     from newcomer.evaluation.measure import check_same_data
 
-    name = bundle.dataset_name
+    place = bundle.dataset_name if data is None else data
     if data is None:
         try:
-            locate(name)
+            locate(place)
         except (DatasetError, OptionError):
-            raise DatasetError(
-                f"{run}: was trained on {shown(name)}, and no data set of that name is found here; "
-                "name its place with --data"
-            ) from None
-    dataset = load(data if data is not None else name, reading).dataset
+            problem = f"was trained on {shown(place)}, and no data set of that name is found here"
+            raise DatasetError(f"{run}: {problem}; name its place with --data") from None
+    dataset = load(place, reading).dataset
     if not any_data:
-        check_same_data(bundle, dataset, run, data if data is not None else name)
+        check_same_data(bundle, dataset, run, place)
     return dataset

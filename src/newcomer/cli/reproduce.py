@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,8 +101,7 @@ def _workshop(results: Path, data_root: Path | None, device: str, threads: int |
 
 
 def _print_cells(workshop: "CellRunner", cells: "Sequence[Cell]") -> None:
-    standings = [(cell.name, workshop.status(cell)) for cell in cells]
-    rows = [(name, standing.state, standing.why) for name, standing in standings]
+    rows = [(cell.name, *astuple(workshop.status(cell))) for cell in cells]
     print_table(f"{len(cells)} cells", ("cell", "state", "why"), rows)
     counts = Counter(state for _, state, _ in rows)
     typer.echo(", ".join(f"{count} {state}" for state, count in counts.items()))
@@ -138,11 +138,8 @@ def _run_all(workshop: "CellRunner", cells: "Sequence[Cell]") -> tuple[dict[str,
 
 
 def _in_short(result: "Result") -> str:
-    figures = [
-        f"{name} {figure(metric, result['metrics'][metric])}"
-        for metric, name in SHORT.items()
-        if metric in result["metrics"]
-    ]
+    metrics = result["metrics"]
+    figures = [f"{name} {figure(metric, metrics[metric])}" for metric, name in SHORT.items() if metric in metrics]
     if result["same_as"]:
         figures.append(f"the same as {result['same_as']}")
     return ", ".join([*figures, f"{result['seconds']:.0f} s"])

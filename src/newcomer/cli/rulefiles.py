@@ -9,7 +9,7 @@ from typer import Argument, Option
 from newcomer.cli import options
 from newcomer.cli.common import load, print_json, print_table, progress
 from newcomer.cli.options import at_least, takes_cut, takes_read_options
-from newcomer.cli.reports import print_cut_note
+from newcomer.cli.reports import MEASURES, cells_of, print_cut_note
 from newcomer.cli.rules import check_rule_file, facts_for, print_best, rules_for
 from newcomer.errors import OptionError, check_name, shown
 
@@ -200,13 +200,10 @@ def evaluate(
 def _print_ranking(rows: list[dict[str, Any]]) -> None:
     from newcomer.data.cut import cut_in_words
 
-    names = ("mrr", "hits@1", "hits@3", "hits@10")
-    cells = [
-        (row["filter"], row["metrics"]["mr"], *(f"{100 * row['metrics'][name]:.1f}" for name in names)) for row in rows
-    ]
-    first = rows[0]
+    first, (rank, *names) = rows[0], MEASURES
+    cells = [(row["filter"], row["metrics"][rank], *cells_of(row["metrics"], names)) for row in rows]
     title = f"{first['dataset']}: {first['rules']:,} rules, {first['queries']:,} queries, {first['protocol']} protocol"
     title += cut_in_words(first["known_facts"])
-    print_table(title, ("filter", "mean rank", "MRR", "Hits@1", "Hits@3", "Hits@10"), cells)
+    print_table(title, ("filter", *MEASURES.values()), cells)
     print_cut_note(first["known_facts"])
     typer.echo(f"MRR and Hits in percent; candidates: {first['candidates']}; ties at the mean rank")

@@ -123,6 +123,7 @@ def plan_of(
     model, training = config.model, config.training
     seen, arrived = int(dataset.is_seen.sum()), len(dataset.newcomers)
     batches = training.batches_of(len(dataset.observed))
+    propagated = f"learned from at most {training.propagation_steps:,} batches" if model.propagation is True else "none"
     return [
         ("observed", f"{len(dataset.observed):,} facts, {seen:,} entities, {len(dataset.relations):,} relations"),
         ("newcomers", f"{arrived:,}, with {len(dataset.auxiliary):,} facts"),
@@ -130,7 +131,7 @@ def plan_of(
         ("model", f"encoder {model.encoder}, decoder {model.decoder}, dim {model.dim}"),
         ("rules", _rules_in_words(config, rules)),
         ("virtual neighbours", _neighbors_in_words(config, rules)),
-        ("propagation", _propagation_in_words(config)),
+        ("propagation", propagated),
         ("validation", _validation_in_words(dataset, config)),
         ("epochs", f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {batches:,} batches"),
         ("device", device),
@@ -145,13 +146,6 @@ def _rules_in_words(config: "Config", rules: Path | None) -> str:
         return "none"
     source = "observed facts" if config.protocol == "inductive" else "observed and newcomers' facts"
     return f"mined from {source}: {', '.join(config.rules.kinds)}"
-
-
-def _propagation_in_words(config: "Config") -> str:
-    """Whether it is learned, where the settings have decided that."""
-    if config.model.propagation is not True:
-        return "none"
-    return f"learned from at most {config.training.propagation_steps:,} batches"
 
 
 def _neighbors_in_words(config: "Config", rules: Path | None) -> str:

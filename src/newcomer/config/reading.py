@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from newcomer.config.fields import AUTO, NOTHING, TYPES, Maybe, Settings, limits_in_words, plain_fields
-from newcomer.config.settings import SECTIONS, Config, merged, setting_names, unknown_setting
+from newcomer.config.settings import SECTIONS, Config, field_and_type, merged
 from newcomer.errors import InputError, OptionError, check_name, shown
 
 
@@ -28,10 +28,7 @@ def _override(text: str) -> tuple[str, Any]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not name:
         raise OptionError(f"{shown(text)} is no change of a setting; write NAME=VALUE, such as training.lr=0.001")
-    if name not in setting_names():
-        raise unknown_setting(name)
-    section, _, bare = name.rpartition(".")
-    return name, _parsed(value, get_type_hints(SECTIONS[section] if section else Config)[bare])
+    return name, _parsed(value, field_and_type(name)[1])
 
 
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

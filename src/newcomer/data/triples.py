@@ -60,13 +60,11 @@ def at_fault(path: Path, options: ReadOptions, place: int, problem: str, hint: s
     suffix = plain_suffix(path)
     if suffix in PARQUET_SUFFIXES:
         return InputError(path, f"row {row_of(path, options, place)}: {problem}", hint=hint)
-    return InputError(path, problem, _line_of(path, options, place) if has_lines(suffix) else None, hint)
-
-
-def _line_of(path: Path, options: ReadOptions, place: int) -> int:
+    if not has_lines(suffix):
+        return InputError(path, problem, hint=hint)
     with open_bytes(path) as stream:
         stated = (number for number, row in numbered_rows(stream, path, options, ReadReport()) if row is not None)
-        return next(islice(stated, place, None))
+        return InputError(path, problem, next(islice(stated, place, None)), hint)
 
 
 def write_triples(path: Path, entities: Vocabulary, relations: Vocabulary, triples: TripleArray) -> None:

@@ -290,10 +290,8 @@ def ceiling(
     """
     allowed = CANDIDATES[RankingProtocol(candidates=candidates).candidates](dataset)
     queries = _asked(dataset, queries)
-    known, fewer = (
-        FilterRows.of(FILTERS[name](dataset, full), queries).candidate_counts(queries, allowed)
-        for name in ("known", "full")
-    )
+    filters = (FilterRows.of(FILTERS[name](dataset, full), queries) for name in ("known", "full"))
+    known, fewer = (rows.candidate_counts(queries, allowed) for rows in filters)
     return expected_summary(1 + known - fewer)
 
 
