@@ -19,6 +19,7 @@ from newcomer.errors import OptionError
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.training.checkpoint import Figures, RunState
+    from newcomer.training.pipeline import Listener
     from newcomer.training.tune import Search, Trial, Watcher
 
 SHOWN = 5
@@ -103,6 +104,12 @@ def _nothing_found(found: "Search") -> Exception:
 def _watching() -> "Iterator[Watcher]":
     """A line per trial on standard error, and on a terminal the bars of the training under way."""
     from newcomer.training.pipeline import Listener
+
+    with watching() if sys.stderr.isatty() else nullcontext(Listener()) as bars:
+        yield _lines(bars)
+
+
+def _lines(bars: "Listener") -> "Watcher":
     from newcomer.training.tune import Watcher
 
     class Lines(Watcher):
@@ -123,8 +130,7 @@ def _watching() -> "Iterator[Watcher]":
         def ended(self, trial: "Trial", search: "Search") -> None:
             typer.echo(_trial_in_words(trial, search), err=True)
 
-    with watching() if sys.stderr.isatty() else nullcontext(Listener()) as bars:
-        yield Lines()
+    return Lines()
 
 
 def _trial_in_words(trial: "Trial", search: "Search") -> str:

@@ -236,8 +236,18 @@ def _git(folder: Path, *words: str) -> str:
 
 def core_of(cell: Cell) -> Result:
     """The names that every result begins with; those of a ranking and the metrics are filled in later."""
-    stated = {name: getattr(cell, name) for name in ("task", "dataset", "model", "protocol", "seed")}
-    return {**stated, "filter": None, "candidates": None, "metrics": {}, "versions": versions(), "device": "cpu"}
+    return {
+        "task": cell.task,
+        "dataset": cell.dataset,
+        "model": cell.model,
+        "protocol": cell.protocol,
+        "filter": None,
+        "candidates": None,
+        "seed": cell.seed,
+        "metrics": {},
+        "versions": versions(),
+        "device": "cpu",
+    }
 
 
 def statistics_report(cell: Cell, source: Source, threads: int | None) -> Result:
