@@ -8,10 +8,9 @@ from typing import ClassVar
 
 import pytest
 
-from newcomer.data.numbered import at_fault, has_lines, numbered_rows
 from newcomer.data.options import ReadOptions
 from newcomer.data.tables import ReadReport
-from newcomer.data.triples import read_triples
+from newcomer.data.triples import at_fault, has_lines, numbered_rows, read_triples
 
 Put = Callable[[str, str | bytes], Path]
 NAMES = ["a", "b c", "d,e", 'f"g', "h\ni", " j", "k\t"]

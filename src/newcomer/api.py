@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -62,9 +62,8 @@ def train(
     Predictor(33 seen entities, 4 newcomers, 4 relations)
     """
     data = _dataset(dataset)
-    with ExitStack() as stack:
-        folder = stack.enter_context(TemporaryDirectory()) if out is None else None
-        place = Path(folder) / "model" if folder is not None else Path(out or "")
+    with TemporaryDirectory() if out is None else nullcontext("") as folder:
+        place = Path(folder) / "model" if out is None else Path(out)
         chosen = with_overrides(config or load_preset("default"), list(settings))
         train_into(
             place, data, chosen, rules=rules, device=device, threads=threads, resume=resume, force=force, report=report

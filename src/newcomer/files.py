@@ -26,14 +26,8 @@ def plain_suffix(path: Path) -> str:
     return Path(path.stem).suffix.lower() if path.suffix.lower() in _SUFFIXES else path.suffix.lower()
 
 
-def compression_of(path: Path) -> str | None:
-    """How a file is compressed, by its first bytes: a wrong ending does not matter."""
-    with looking_at(path), path.open("rb") as file:
-        return compression_in(file.read(MAGIC_BYTES))
-
-
 def compression_in(start: bytes) -> str | None:
-    """How what begins so is compressed."""
+    """How what begins so is compressed: a wrong ending does not matter."""
     return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
 
 
@@ -62,14 +56,11 @@ def must_be_file(path: Path) -> None:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
     """A readable binary stream over the decompressed content; broken compression is an `InputError`."""
-    kind = compression_of(path)
+    with looking_at(path), path.open("rb") as file:
+        kind = compression_in(file.read(MAGIC_BYTES))
     try:
-        with pa.OSFile(os.fsencode(path), "rb") as raw:
-            if kind is None:
-                yield raw
-            else:
-                with pa.CompressedInputStream(raw, kind) as stream:
-                    yield stream
+        with pa.OSFile(os.fsencode(path), "rb") as raw, pa.input_stream(raw, compression=kind) as stream:
+            yield stream
     except OSError as error:
         what = f"is not a whole {kind} file" if kind else "cannot be read"
         hint = "it may have been cut off: copy or download it again" if kind else ""
@@ -105,14 +96,13 @@ def _one_line(error: Exception) -> str:
 @contextmanager
 def create_bytes(path: Path) -> Iterator[Any]:
     """A writable binary stream, compressed by the ending of ``path``; the file appears only when all is written."""
-    with fresh_file(path) as partial:
-        kind = _SUFFIXES.get(path.suffix.lower())
-        with pa.OSFile(os.fsencode(partial), "wb") as raw:
-            if kind is None:
-                yield raw
-            else:
-                with pa.CompressedOutputStream(raw, kind) as stream:
-                    yield stream
+    kind = _SUFFIXES.get(path.suffix.lower())
+    with (
+        fresh_file(path) as partial,
+        pa.OSFile(os.fsencode(partial), "wb") as raw,
+        pa.output_stream(raw, compression=kind) as stream,
+    ):
+        yield stream
 
 
 @contextmanager

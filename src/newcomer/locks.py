@@ -32,12 +32,16 @@ else:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder that exists; `BlockingIOError` where another process holds it, or has just moved or deleted it."""
+def locked(folder: Path, busy: Exception | None = None) -> Iterator[None]:
+    """Hold a folder that exists; ``busy`` where another process holds it, or has just moved or deleted it.
+
+    Unless it is given, that is a `BlockingIOError`.
+    """
     place = _lock_file(folder)
     handle = os.open(place, FLAGS)
     try:
-        _lock_now(handle, place)
+        if not _lock_now(handle, place):
+            raise busy or BlockingIOError(f"{place} is held by another process")
         yield
     finally:
         os.close(handle)
@@ -46,11 +50,9 @@ def locked(folder: Path) -> Iterator[None]:
                 place.unlink()
 
 
-def _lock_now(handle: int, place: Path) -> None:
+def _lock_now(handle: int, place: Path) -> bool:
     try:
         _lock(handle)
-        is_same = os.path.samestat(os.fstat(handle), place.stat())  # between opening and locking it may have gone
+        return os.path.samestat(os.fstat(handle), place.stat())  # between opening and locking it may have gone
     except OSError:
-        is_same = False
-    if not is_same:
-        raise BlockingIOError(f"{place} is held by another process")
+        return False

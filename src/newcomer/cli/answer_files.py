@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
-from os import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -183,7 +182,8 @@ def _npy(out: Path, dim: int, stack: ExitStack) -> WriteVectors:
     file = stack.enter_context(stack.enter_context(fresh_file(out)).open("wb"))
     count = 0
 
-    def write_header() -> None:
+    def write_header() -> None:  # of the same length for any number of rows: it has room
+        file.seek(0)
         shape = {"descr": "<f4", "fortran_order": False, "shape": (count, dim)}
         np.lib.format.write_array_header_1_0(file, shape)
 
@@ -192,11 +192,9 @@ def _npy(out: Path, dim: int, stack: ExitStack) -> WriteVectors:
         count += len(names)
         file.write(vectors.tobytes())
         listed.writelines(name + "\n" for name in names)
-        file.seek(0)
-        write_header()  # of the same length: it has room for any number of rows
-        file.seek(0, SEEK_END)
 
     write_header()
+    stack.callback(write_header)  # again when the number of rows is known
     return write
 
 

@@ -15,7 +15,6 @@ from newcomer.cli import (
     classify,
     compare,
     data,
-    draw,
     evaluate,
     graphs,
     predict,
@@ -24,7 +23,6 @@ from newcomer.cli import (
     rules,
     train,
     tune,
-    vectors,
 )
 from newcomer.errors import NewcomerError, OutputError
 
@@ -39,25 +37,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+for verb in (
+    *(graphs.describe, graphs.split, rules.mine, rules.enrich, train.train, tune.tune),
+    *(evaluate.evaluate, compare.compare, predict.predict, predict.suggest, predict.explain),
+    *(classify.classify, classify.confidence, predict.embed, predict.similar, predict.draw, reproduce.reproduce),
+):
+    app.command()(verb)
 app.add_typer(data.app, name="data")
-app.command()(graphs.describe)
-app.command()(graphs.split)
-app.command()(rules.mine)
-app.command()(rules.enrich)
 app.add_typer(rulefiles.app, name="rules")
-app.command()(train.train)
-app.command()(tune.tune)
-app.command()(evaluate.evaluate)
-app.command()(compare.compare)
-app.command()(predict.predict)
-app.command()(predict.suggest)
-app.command()(predict.explain)
-app.command()(classify.classify)
-app.command()(classify.confidence)
-app.command()(vectors.embed)
-app.command()(vectors.similar)
-app.command()(draw.draw)
-app.command()(reproduce.reproduce)
 
 
 def _print_version(wanted: bool) -> None:
@@ -84,14 +71,11 @@ def main() -> None:
     except NewcomerError as error:
         typer.echo(f"newcomer: {error}", err=True)
         sys.exit(error.exit_code)
-    except _Stopped as end:
-        typer.echo(f"newcomer: stopped by {end.signal}", err=True)
-        raise
-    except Exception:
-        if not _received:  # else a library has made another error of the end that the signal brought
+    except (_Stopped, Exception):  # of the end that a signal brought a library may have made another error
+        if not _received:
             raise
-        typer.echo(f"newcomer: stopped by {signal.Signals(_received[0]).name}", err=True)
-        sys.exit(STOPPED + _received[0])
+        typer.echo(f"newcomer: stopped by {signal.Signals(_received[-1]).name}", err=True)
+        sys.exit(STOPPED + _received[-1])
 
 
 _received: list[int] = []  # signals to stop
@@ -99,10 +83,6 @@ _received: list[int] = []  # signals to stop
 
 class _Stopped(SystemExit):
     """The end that a signal brings."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(STOPPED + number)
-        self.signal = signal.Signals(number).name
 
 
 @contextmanager
@@ -122,7 +102,7 @@ def _stopping_in_order() -> Iterator[None]:
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)  # whoever asks twice does not want to wait
     _received.append(number)
-    raise _Stopped(number)
+    raise _Stopped(STOPPED + number)
 
 
 class _Output(io.FileIO):

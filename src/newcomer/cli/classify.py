@@ -97,7 +97,7 @@ def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
         for one in found:
             print_line({**_row(one), "calibrated": one.calibrated})
     else:
-        rows = [(in_words(one.fact), _word(one), f"{one.probability:.2f}") for one in found]
+        rows = [(in_words(one.fact), _row(one)["verdict"], f"{one.probability:.2f}") for one in found]
         print_table(f"{len(found):,} triples", ("triple", "verdict", "probability"), rows)
         if found and not found[0].calibrated:
             typer.echo("the probabilities are not calibrated: the model was trained without validation")
@@ -105,11 +105,7 @@ def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
 
 def _row(one: "Verdict") -> dict[str, Any]:
     fact = dict(zip(("head", "relation", "tail"), one.fact, strict=True))
-    return {**fact, "verdict": _word(one), "probability": one.probability, "score": one.score}
-
-
-def _word(one: "Verdict") -> str:
-    return "true" if one.is_true else "false"
+    return {**fact, "verdict": str(one.is_true).lower(), "probability": one.probability, "score": one.score}
 
 
 @takes_newcomers

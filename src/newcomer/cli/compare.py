@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @takes_ranking_options
 def compare(
     runs: Annotated[list[Path], Argument(metavar="RUN RUN ...", help="Folders of trained models.")],
-    metric: Annotated[str, Option("--metric", help="mrr, hits@1, hits@3, hits@10, mr, amri, or accuracy.")] = "mrr",
+    metric: Annotated[str, Option(help="mrr, hits@1, hits@3, hits@10, mr, amri, or accuracy.")] = "mrr",
     data: options.Data = None,
     any_data: options.AnyData = False,
     device: options.Device = "auto",

@@ -39,9 +39,7 @@ def list_sets(as_json: options.Json = False) -> None:
         print_json(rows)
         return
     keys = ("name", "train", "aux", "valid", "test", "newcomers", "here", "title")
-    cells = [[row[key] for key in keys] for row in rows]
-    for row in cells:
-        row[keys.index("here")] = "yes" if row[keys.index("here")] else None
+    cells = [[{**row, "here": "yes" if row["here"] else None}[key] for key in keys] for row in rows]
     print_table("Data sets", (*keys[:-1], "what it is"), cells)
 
 
@@ -85,7 +83,7 @@ def check(data: options.DataArgument, as_json: options.Json = False, *, reading:
 @app.command()
 def get(
     name: Annotated[str, Argument(metavar="NAME", help="A name that `newcomer data list` shows.")],
-    out: Annotated[Path | None, Option("--out", help="Where to put it [default: the user's cache].")] = None,
+    out: Annotated[Path | None, Option(help="Where to put it [default: the user's cache].")] = None,
     force: options.Force = False,
 ) -> None:
     """Download a published data set and check every byte of it."""

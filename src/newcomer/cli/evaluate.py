@@ -27,16 +27,10 @@ if TYPE_CHECKING:
 class RankingOptions:
     """The options that only a ranking takes, as they were given."""
 
-    filter: Annotated[str | None, Option("--filter", help="known (the data set's facts) or full [default: known].")] = (
-        None
-    )
-    full_graph: Annotated[
-        str | None, Option("--full-graph", metavar="GRAPH", help="The original graph with all true facts.")
-    ] = None
-    candidates: Annotated[str | None, Option("--candidates", help="all or seen entities [default: all].")] = None
-    ties: Annotated[
-        str | None, Option("--ties", help="Rank of a tie: mean, optimistic or pessimistic [default: mean].")
-    ] = None
+    filter: Annotated[str | None, Option(help="known (the data set's facts) or full [default: known].")] = None
+    full_graph: Annotated[str | None, Option(metavar="GRAPH", help="The original graph with all true facts.")] = None
+    candidates: Annotated[str | None, Option(help="all or seen entities [default: all].")] = None
+    ties: Annotated[str | None, Option(help="Rank of a tie: mean, optimistic or pessimistic [default: mean].")] = None
 
     @property
     def protocol(self) -> "RankingProtocol":
@@ -59,27 +53,24 @@ class RankingOptions:
 takes_ranking_options = takes("ranking", RankingOptions)
 
 Task = Annotated[
-    str | None,
-    Option("--task", help="link-prediction or triple-classification [default: the latter where test has labels]."),
+    str | None, Option(help="link-prediction or triple-classification [default: the latter where test has labels].")
 ]
 By = Annotated[
-    list[str] | None,
-    Option("--by", help="Also by relation, class, facts, frequency, linked or evidence; may be repeated."),
+    list[str] | None, Option(help="Also by relation, class, facts, frequency, linked or evidence; may be repeated.")
 ]
 RulesRow = Annotated[bool, Option("--rules-row", help="Also rank by the rules alone and by the embedding alone.")]
-Ranks = Annotated[Path | None, Option("--ranks", help="Write the rank of every answer to a Parquet file.")]
-Plot = Annotated[Path | None, Option("--plot", metavar="FOLDER", help="Draw pictures (PNG) into it.")]
+Ranks = Annotated[Path | None, Option(help="Write the rank of every answer to a Parquet file.")]
+Plot = Annotated[Path | None, Option(metavar="FOLDER", help="Draw pictures (PNG) into it.")]
 ThresholdsFrom = Annotated[
     str | None,
     Option(
-        "--thresholds",
         help="When a triple counts as true: newcomers (its score reaches the threshold found on held-out "
         "newcomers), valid (the threshold found on valid) or probabilities (its probability is at least a half) "
         "[default: valid; for newcomers, where the model has thresholds for them, probabilities if its classifier "
-        "learned from labels, else newcomers].",
+        "learned from labels, else newcomers]."
     ),
 ]
-Out = Annotated[Path | None, Option("--out", help="Where the report goes [default: RUN/result.json].")]
+Out = Annotated[Path | None, Option(help="Where the report goes [default: RUN/result.json].")]
 
 
 @takes_read_options
@@ -212,16 +203,14 @@ def data_of(
     from newcomer.data import locate
     from newcomer.evaluation.measure import check_same_data
 
-    name = bundle.dataset_name
+    place = bundle.dataset_name if data is None else data
     if data is None:
         try:
-            locate(name)
+            locate(place)
         except (DatasetError, OptionError):
-            raise DatasetError(
-                f"{run}: was trained on {shown(name)}, and no data set of that name is found here; "
-                "name its place with --data"
-            ) from None
-    dataset = load(data if data is not None else name, reading).dataset
+            problem = f"was trained on {shown(place)}, and no data set of that name is found here"
+            raise DatasetError(f"{run}: {problem}; name its place with --data") from None
+    dataset = load(place, reading).dataset
     if not any_data:
-        check_same_data(bundle, dataset, run, data if data is not None else name)
+        check_same_data(bundle, dataset, run, place)
     return dataset

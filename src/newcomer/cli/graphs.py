@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def describe(
     data: options.DataArgument,
     as_json: options.Json = False,
-    top: Annotated[int, Option("--top", min=0, help="How many relations to list.")] = 15,
-    plot: Annotated[Path | None, Option("--plot", help="Draw degrees and relation frequencies (PNG).")] = None,
+    top: Annotated[int, Option(min=0, help="How many relations to list.")] = 15,
+    plot: Annotated[Path | None, Option(help="Draw degrees and relation frequencies (PNG).")] = None,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -88,14 +88,14 @@ def split(
     graph: Annotated[str, Argument(metavar="GRAPH", help="A graph: a folder with train and test, a file, or a name.")],
     out: Annotated[Path, Argument(metavar="OUT", help="The folder to write.")],
     unseen: Annotated[
-        str, Option("--unseen", help="Which ends of the drawn triples become newcomers: subject, object or both.")
+        str, Option(help="Which ends of the drawn triples become newcomers: subject, object or both.")
     ] = "subject",
-    rate: Annotated[float | None, Option("--rate", help="Percent of the test triples to draw [default: 10].")] = None,
-    triples: Annotated[int | None, Option("--triples", help="Number of test triples to draw.")] = None,
+    rate: Annotated[float | None, Option(help="Percent of the test triples to draw [default: 10].")] = None,
+    triples: Annotated[int | None, Option(help="Number of test triples to draw.")] = None,
     newcomers: Annotated[
-        Path | None, Option("--newcomers", help="A file with one newcomer's name a line, instead of drawing.")
+        Path | None, Option(help="A file with one newcomer's name a line, instead of drawing.")
     ] = None,
-    seed: Annotated[int, Option("--seed", min=0, help="Seed of the drawing.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Seed of the drawing.")] = 0,
     file_format: Annotated[str, Option("--format", help="tsv, tsv.gz, tsv.zst, parquet, nt or nt.gz.")] = "tsv",
     force: options.Force = False,
     *,

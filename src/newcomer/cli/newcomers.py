@@ -33,21 +33,13 @@ Triple = tuple[str, str, str]
 Batch = tuple["Predictor", Sequence[str]]  # a model with newcomers in it, and the entities to query it about
 
 
-@dataclass(frozen=True)
-class Queried:
-    """A loaded model, and the model with each batch of newcomers in turn with the entities to query it about."""
-
-    model: "Predictor"
-    batches: Iterator[Batch]
-
-
 @dataclass(frozen=True, kw_only=True)
 class NewcomerFacts:
     """Where newcomers' facts are read from, and how they are added to a model."""
 
     facts: Annotated[
         list[str] | None,
-        Option("--facts", help="A file of newcomers' facts in any known format, or `-` for a pipe; may be repeated."),
+        Option(help="A file of newcomers' facts in any known format, or `-` for a pipe; may be repeated."),
     ] = None
     file_format: Annotated[
         str | None,
@@ -60,9 +52,9 @@ class NewcomerFacts:
             help="Add all newcomers at once, so that each is a candidate for the others; needs more memory.",
         ),
     ] = False
-    on_unknown_relation: Annotated[
-        str, Option("--on-unknown-relation", help="A fact whose relation the model lacks: `error` or `skip`.")
-    ] = "error"
+    on_unknown_relation: Annotated[str, Option(help="A fact whose relation the model lacks: `error` or `skip`.")] = (
+        "error"
+    )
     reading: "ReadOptions"
 
     @property
@@ -87,8 +79,8 @@ class NewcomerFacts:
             )
 
     @contextmanager
-    def open(self, run: Path, entities: Sequence[str] | None) -> Iterator[Queried]:
-        """The model of a folder and the entities to query it about, within the block.
+    def open(self, run: Path, entities: Sequence[str] | None) -> Iterator[tuple["Predictor", Iterator[Batch]]]:
+        """The model of a folder, and the model with each batch of newcomers in turn, within the block.
 
         Facts are read and checked first. Those of a pipe are answered while they arrive, if all newcomers are queried
         and the pipe's format has one triple on each line.
@@ -96,7 +88,7 @@ class NewcomerFacts:
         pipe = Pipe(self.file_format) if self.sources == (PIPE,) else None
         if pipe is not None and pipe.can_stream and not entities and not self.together:
             with loaded(run) as model:
-                yield Queried(model, self._streamed(model, pipe))
+                yield model, self._streamed(model, pipe)
             return
         with self.added(run, pipe) as (model, newcomers):
             asked = list(dict.fromkeys(entities)) if entities else None
@@ -108,14 +100,14 @@ class NewcomerFacts:
                     problem = f"the entity {shown(name)} is in neither the model nor the facts"
                     raise OptionError(f"{problem}; {CHECK_NAME}")
             if newcomers is None:
-                yield Queried(model, iter([(model, asked or ())]))
+                yield model, iter([(model, asked or ())])
             else:
-                yield Queried(model, _batches(newcomers, asked, named, self.together))
+                yield model, _batches(newcomers, asked, named, self.together)
 
     def each(self, run: Path, entities: Sequence[str] | None) -> Iterator[tuple["Predictor", str]]:
         """Every entity to query, with the model that has its batch of newcomers."""
-        with self.open(run, entities) as queried:
-            for model, names in queried.batches:
+        with self.open(run, entities) as (_, batches):
+            for model, names in batches:
                 for name in names:
                     yield model, name
 
@@ -176,7 +168,7 @@ def _batches(
 
 def _piped(pipe: "Pipe", reading: "ReadOptions", report: "ReadReport") -> Iterator[tuple[int, Triple | None]]:
     """The triples of standard input, each with its line."""
-    from newcomer.data.numbered import numbered_rows
+    from newcomer.data.triples import numbered_rows
 
     try:
         for line, row in numbered_rows(pipe, pipe.path, reading, report):
@@ -206,7 +198,7 @@ class Pipe:
     @property
     def can_stream(self) -> bool:
         """Whether triples come out of it line by line."""
-        from newcomer.data.numbered import has_lines
+        from newcomer.data.triples import has_lines
         from newcomer.files import compression_in
 
         return has_lines(self.path.suffix) and compression_in(self._start) is None
@@ -257,7 +249,7 @@ class ReadTriples:
 
     def fault(self, place: int, problem: str, hint: str = "") -> "InputError":
         """The error for one of the triples, with its file, and its line or row where the format has such."""
-        from newcomer.data.numbered import at_fault
+        from newcomer.data.triples import at_fault
 
         for source, path, count in self.files:
             if place < count:

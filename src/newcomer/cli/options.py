@@ -33,12 +33,10 @@ RunArgument = Annotated[Path, Argument(metavar="RUN", help="The folder of a trai
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 Lines = Annotated[bool, Option("--json", help="Print one line of JSON for each result.")]
 Force = Annotated[bool, Option("--force", help="Replace the output if it exists.")]
-Seed = Annotated[int, Option("--seed", callback=at_least(0), help="Seed of everything drawn.")]
-ConfigSeed = Annotated[
-    int | None, Option("--seed", callback=at_least(0), help="Seed of everything drawn [default: 0].")
-]
+Seed = Annotated[int, Option(callback=at_least(0), help="Seed of everything drawn.")]
+ConfigSeed = Annotated[int | None, Option(callback=at_least(0), help="Seed of everything drawn [default: 0].")]
 Threads = Annotated[
-    int | None, Option("--threads", callback=at_least(1), help="Threads [default: all cores]; the result is the same.")
+    int | None, Option(callback=at_least(1), help="Threads [default: all cores]; the result is the same.")
 ]
 Device = Annotated[str, Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]
 Rules = Annotated[Path | None, Option("--rules", help="A rule file [default: mine the observed graph now].")]
@@ -87,22 +85,19 @@ def takes(name: str, group: Callable[..., Any], *without: str) -> Callable[[Call
 def _read_options(
     *,
     delimiter: Annotated[
-        str | None, Option("--delimiter", help="Character between columns (or: tab, comma, semicolon, pipe, space).")
+        str | None, Option(help="Character between columns (or: tab, comma, semicolon, pipe, space).")
     ] = None,
     header: Annotated[
         bool | None, Option("--header/--no-header", help="Whether the first line is a header [default: find out].")
     ] = None,
-    quote: Annotated[str, Option("--quote", help="Character that encloses names, or `none`.")] = '"',
+    quote: Annotated[str, Option(help="Character that encloses names, or `none`.")] = '"',
     columns: Annotated[
-        str | None,
-        Option("--columns", help="Columns by position, as in head,relation,tail,label; `_` for one to ignore."),
+        str | None, Option(help="Columns by position, as in head,relation,tail,label; `_` for one to ignore.")
     ] = None,
     on_bad_line: Annotated[
-        str, Option("--on-bad-line", help="What to do with a line that cannot be read: `error` or `skip`.")
+        str, Option(help="What to do with a line that cannot be read: `error` or `skip`.")
     ] = "error",
-    literals: Annotated[
-        str, Option("--literals", help="RDF literals: `skip` (counted) or `keep` as entities.")
-    ] = "skip",
+    literals: Annotated[str, Option(help="RDF literals: `skip` (counted) or `keep` as entities.")] = "skip",
 ) -> "ReadOptions":
     from newcomer.data.options import ReadOptions, parse_delimiter
 
@@ -123,15 +118,10 @@ def _cut(
     *,
     known_facts: Annotated[
         int | None,
-        Option(
-            "--known-facts",
-            metavar="N",
-            callback=at_least(1),
-            help="Cut every newcomer to N of its facts [default: all].",
-        ),
+        Option(metavar="N", callback=at_least(1), help="Cut every newcomer to N of its facts [default: all]."),
     ] = None,
     known_facts_seed: Annotated[
-        int | None, Option("--known-facts-seed", callback=at_least(0), help="Seed that draws the N facts [default: 0].")
+        int | None, Option(callback=at_least(0), help="Seed that draws the N facts [default: 0].")
     ] = None,
 ) -> "FactsCut | None":
     """How newcomers are cut, where that was asked for."""

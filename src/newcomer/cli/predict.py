@@ -1,27 +1,33 @@
-"""``newcomer predict``, ``suggest`` and ``explain``: a trained model queried about newcomers."""
+"""A trained model queried about newcomers.
+
+``newcomer predict``, ``suggest``, ``explain``, ``embed``, ``similar`` and ``draw``.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from newcomer.cli import options
 from newcomer.cli.answer_files import (
     ANSWERS,
     SUGGESTIONS,
+    VECTOR_ENDINGS,
     Found,
     check_answer_file,
+    check_out,
     fact_of,
     give_answers,
     in_words,
     line,
+    write_vectors,
 )
-from newcomer.cli.common import print_line
-from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_newcomers
+from newcomer.cli.common import check_free, print_line, print_table
+from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_facts_of_one, takes_newcomers
 from newcomer.cli.options import takes
 from newcomer.errors import OptionError, shown
 
@@ -65,11 +71,8 @@ class AnyQuery:
 
     def found(self, model: "Predictor", top: int) -> Found:
         """The likeliest facts as answers, each to the query that it completes."""
-        facts = model.suggest(self.entity, top)
-        return [
-            (_about(self.entity, one.fact[1], one.fact[0] != self.entity, rank), one)
-            for rank, one in enumerate(facts, 1)
-        ]
+        facts = enumerate(model.suggest(self.entity, top), 1)
+        return [(_about(self.entity, one.fact[1], one.fact[0] != self.entity, rank), one) for rank, one in facts]
 
 
 def _about(entity: str, relation: str, heads: bool, rank: int) -> dict[str, Any]:
@@ -142,10 +145,9 @@ def suggest(
     """The facts that are most likely missing, over all relations, each with its best reason."""
     newcomers.check()
     check_answer_file(out, as_json, force, "answers")
-    facts = ((name, model.suggest(name, top)) for model, name in newcomers.each(run, entity))
     answers = (
-        (str(AnyQuery(name)), [({"entity": name, "rank": n}, one) for n, one in enumerate(found, start=1)])
-        for name, found in facts
+        (str(AnyQuery(name)), [({"entity": name, "rank": n}, one) for n, one in enumerate(model.suggest(name, top), 1)])
+        for model, name in newcomers.each(run, entity)
     )
     give_answers(answers, out, as_json, SUGGESTIONS)
 
@@ -180,14 +182,15 @@ def _queries(wanted: Wanted, run: Path, newcomers: NewcomerFacts) -> "Iterator[t
     with ExitStack() as stack:
         file = None if wanted.file is None else stack.enter_context(read_from([wanted.file], newcomers))
         listed = None if file is None else _listed(file)
-        queried = stack.enter_context(newcomers.open(run, wanted.entities if listed is None else list(listed)))
-        check_relations(queried.model, wanted.relations or ())
+        opened = newcomers.open(run, wanted.entities if listed is None else list(listed))
+        loaded, batches = stack.enter_context(opened)
+        check_relations(loaded, wanted.relations or ())
         if file is not None and listed is not None:
-            known = set(queried.model.relations)
+            known = set(loaded.relations)
             strange = (one for many in listed.values() for one in many if one.relation not in known)
             for query in sorted(strange, key=lambda one: one.place):
-                file.check_relation(queried.model, query.place, query.relation)
-        for model, names in queried.batches:
+                file.check_relation(loaded, query.place, query.relation)
+        for model, names in batches:
             for name in names:
                 for one in wanted.of(name) if listed is None else listed[name]:
                     yield model, one
@@ -240,3 +243,58 @@ def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
         yield f"similar to {one.answer}, a known answer: {shared} ({one.share:.0%} of the similarity)"
     if because.without is not None:
         yield f"without {in_words(because.without)} it would not be among the first {top}"
+
+
+@takes_newcomers
+def embed(
+    run: options.RunArgument,
+    out: Annotated[Path, Option(help="The file to write: .parquet, .tsv or .npy (names beside it).")],
+    entity: options.Entity = None,
+    relation: Annotated[str | None, Option(help="Vectors as they are for queries about this relation.")] = None,
+    force: options.Force = False,
+    *,
+    newcomers: NewcomerFacts,
+) -> None:
+    """Write the vectors of newcomers (or of any entities named)."""
+    check_out(out, VECTOR_ENDINGS, "vectors", force)
+    newcomers.check()
+    vectors = ((name, model.embed(name, relation)) for model, name in newcomers.each(run, entity))
+    count, dim = write_vectors(out, vectors)
+    typer.echo(f"written {count:,} vector{'' if count == 1 else 's'} of {dim} numbers to {out}")
+
+
+@takes_facts_of_one
+def similar(
+    run: options.RunArgument,
+    entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
+    top: options.Top = 10,
+    *,
+    newcomers: NewcomerFacts,
+) -> None:
+    """The entities whose vectors point most nearly the same way."""
+    newcomers.check()
+    for model, _ in replace(newcomers, together=True).each(run, [entity]):
+        print_table(f"most similar to {entity}", ("entity", "cosine"), model.similar(entity, top))
+
+
+@takes_facts_of_one
+def draw(
+    run: options.RunArgument,
+    entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
+    out: Annotated[Path, Option(help="The picture to write: .png, .svg, .pdf.")],
+    top: Annotated[int, Option(help="How many answers to show.")] = 5,
+    force: options.Force = False,
+    *,
+    newcomers: NewcomerFacts,
+) -> None:
+    """Draw an entity: known facts solid, virtual neighbours dashed, likely answers highlighted."""
+    from newcomer.data.plots import need_matplotlib
+    from newcomer.predictor.draw import draw as draw_scene
+    from newcomer.predictor.draw import scene
+
+    need_matplotlib()  # before the work, not after it
+    check_free(out, force)
+    newcomers.check()
+    for model, _ in newcomers.each(run, [entity]):
+        draw_scene(scene(model, entity, top), out)
+    typer.echo(f"drawn in {out}")

@@ -1,6 +1,6 @@
 """Reports of evaluations as tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -61,7 +61,7 @@ def _rows(report: "Report", measures: Mapping[str, str]) -> list[Sequence[str]]:
     return rows
 
 
-def cells_of(metrics: Mapping[str, float | None], measures: Mapping[str, str]) -> tuple[str, ...]:
+def cells_of(metrics: Mapping[str, float | None], measures: Iterable[str]) -> tuple[str, ...]:
     """The figures of these measures as cells of a table."""
     return tuple(figure(name, metrics[name]) for name in measures)
 

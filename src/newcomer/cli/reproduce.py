@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,23 +38,21 @@ def reproduce(
         ),
     ],
     protocol: Annotated[
-        str | None, Option("--protocol", help="inductive, refreshed or transductive, for all [default: as planned].")
+        str | None, Option(help="inductive, refreshed or transductive, for all [default: as planned].")
     ] = None,
     seeds: Annotated[
-        int | None, Option("--seeds", callback=at_least(1), help="Seeds of each trained model [default: as planned].")
+        int | None, Option(callback=at_least(1), help="Seeds of each trained model [default: as planned].")
     ] = None,
     device: options.Device = "auto",
     data_root: Annotated[
-        Path | None,
-        Option("--data-root", metavar="FOLDER", help="Where the published data sets are [default: NEWCOMER_DATA]."),
+        Path | None, Option(metavar="FOLDER", help="Where the published data sets are [default: NEWCOMER_DATA].")
     ] = None,
-    results: Annotated[Path, Option("--results", metavar="FOLDER", help="Where results go.")] = RESULTS,
+    results: Annotated[Path, Option(metavar="FOLDER", help="Where results go.")] = RESULTS,
     page: Annotated[
-        Path | None,
-        Option("--page", metavar="FILE", help=f"The page [default: docs/{PAGE}, or {PAGE} in other --results]."),
+        Path | None, Option(metavar="FILE", help=f"The page [default: docs/{PAGE}, or {PAGE} in other --results].")
     ] = None,
     only: Annotated[
-        list[str] | None, Option("--only", metavar="TEXT", help="Only cells with this in their name; may be repeated.")
+        list[str] | None, Option(metavar="TEXT", help="Only cells with this in their name; may be repeated.")
     ] = None,
     changes: options.Changes = None,
     dry_run: Annotated[bool, Option("--dry-run", help="List the cells and which are done; run nothing.")] = False,
@@ -102,8 +101,7 @@ def _workshop(results: Path, data_root: Path | None, device: str, threads: int |
 
 
 def _print_cells(workshop: "CellRunner", cells: "Sequence[Cell]") -> None:
-    standings = [(cell.name, workshop.status(cell)) for cell in cells]
-    rows = [(name, standing.state, standing.why) for name, standing in standings]
+    rows = [(cell.name, *astuple(workshop.status(cell))) for cell in cells]
     print_table(f"{len(cells)} cells", ("cell", "state", "why"), rows)
     counts = Counter(state for _, state, _ in rows)
     typer.echo(", ".join(f"{count} {state}" for state, count in counts.items()))
@@ -140,11 +138,8 @@ def _run_all(workshop: "CellRunner", cells: "Sequence[Cell]") -> tuple[dict[str,
 
 
 def _in_short(result: "Result") -> str:
-    figures = [
-        f"{name} {figure(metric, result['metrics'][metric])}"
-        for metric, name in SHORT.items()
-        if metric in result["metrics"]
-    ]
+    metrics = result["metrics"]
+    figures = [f"{name} {figure(metric, metrics[metric])}" for metric, name in SHORT.items() if metric in metrics]
     if result["same_as"]:
         figures.append(f"the same as {result['same_as']}")
     return ", ".join([*figures, f"{result['seconds']:.0f} s"])

@@ -9,7 +9,7 @@ from typer import Argument, Option
 from newcomer.cli import options
 from newcomer.cli.common import load, print_json, print_table, progress
 from newcomer.cli.options import at_least, takes_cut, takes_read_options
-from newcomer.cli.reports import print_cut_note
+from newcomer.cli.reports import MEASURES, cells_of, print_cut_note
 from newcomer.cli.rules import check_rule_file, facts_for, print_best, rules_for
 from newcomer.errors import OptionError, check_name, shown
 
@@ -49,9 +49,9 @@ def show(rules: RulesArgument, as_json: options.Json = False) -> None:
 @app.command()
 def top(
     rules: RulesArgument,
-    relation: Annotated[str | None, Option("--relation", help="Only rules that conclude this relation.")] = None,
+    relation: Annotated[str | None, Option(help="Only rules that conclude this relation.")] = None,
     count: Annotated[int, Option("--top", callback=at_least(1), help="How many rules.")] = 20,
-    measure: Annotated[str, Option("--measure", help="Confidence to print: pca, standard, smoothed.")] = "pca",
+    measure: Annotated[str, Option(help="Confidence to print: pca, standard, smoothed.")] = "pca",
 ) -> None:
     """Print the best rules in words."""
     from newcomer.graph import Graph, TripleArray
@@ -100,7 +100,7 @@ def convert(
     source: Annotated[Path, Argument(metavar="IN", help="A rule file, or a trained model.")],
     out: Annotated[Path, Argument(metavar="OUT", help="The rule file to write.")],
     data: Annotated[
-        str | None, Option("--data", help="The graph whose relations and entities the rules name; a model has its own.")
+        str | None, Option(help="The graph whose relations and entities the rules name; a model has its own.")
     ] = None,
     read_as: Annotated[str, Option("--from", help="Format of IN: tsv (ours), amie or anyburl.")] = "tsv",
     write_as: Annotated[str, Option("--to", help="Format of OUT: tsv (ours), amie or anyburl.")] = "tsv",
@@ -139,14 +139,14 @@ def evaluate(
     data: options.DataArgument,
     rules: options.Rules = None,
     full: Full = None,
-    aggregation: Annotated[str, Option("--aggregation", help="maximum (lexicographic) or noisy-or.")] = "maximum",
+    aggregation: Annotated[str, Option(help="maximum (lexicographic) or noisy-or.")] = "maximum",
     by_frequency: Annotated[
         bool, Option("--frequency/--no-frequency", help="Order ties by how often (relation, tail) occurs.")
     ] = True,
     facts: options.WalkedFacts = "own",
-    candidates: Annotated[str, Option("--candidates", help="all or seen entities.")] = "all",
+    candidates: Annotated[str, Option(help="all or seen entities.")] = "all",
     protocol: Annotated[
-        str, Option("--protocol", help="inductive, or refreshed where the rules were mined with auxiliary facts.")
+        str, Option(help="inductive, or refreshed where the rules were mined with auxiliary facts.")
     ] = "inductive",
     threads: options.Threads = None,
     seed: options.Seed = 0,
@@ -200,13 +200,10 @@ def evaluate(
 def _print_ranking(rows: list[dict[str, Any]]) -> None:
     from newcomer.data.cut import cut_in_words
 
-    names = ("mrr", "hits@1", "hits@3", "hits@10")
-    cells = [
-        (row["filter"], row["metrics"]["mr"], *(f"{100 * row['metrics'][name]:.1f}" for name in names)) for row in rows
-    ]
-    first = rows[0]
+    first, (rank, *names) = rows[0], MEASURES
+    cells = [(row["filter"], row["metrics"][rank], *cells_of(row["metrics"], names)) for row in rows]
     title = f"{first['dataset']}: {first['rules']:,} rules, {first['queries']:,} queries, {first['protocol']} protocol"
     title += cut_in_words(first["known_facts"])
-    print_table(title, ("filter", "mean rank", "MRR", "Hits@1", "Hits@3", "Hits@10"), cells)
+    print_table(title, ("filter", *MEASURES.values()), cells)
     print_cut_note(first["known_facts"])
     typer.echo(f"MRR and Hits in percent; candidates: {first['candidates']}; ties at the mean rank")

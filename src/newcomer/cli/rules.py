@@ -27,32 +27,26 @@ RULE_SUFFIXES = ("", ".tsv", ".txt", ".rules")
 @takes_read_options
 def mine(
     data: options.DataArgument,
-    out: Annotated[Path, Option("--out", help="The rule file to write (.tsv, also .gz or .zst).")],
-    kinds: Annotated[
-        str, Option("--kinds", help="Some of one, two, both, three, constant, exists; or `all`.")
-    ] = LOGIC_KINDS,
-    min_support: Annotated[int, Option("--min-support", help="Facts a rule must explain.")] = 2,
-    min_head_coverage: Annotated[
-        float, Option("--min-head-coverage", help="Share of its relation's facts a rule must explain.")
-    ] = 0.01,
-    min_confidence: Annotated[float, Option("--min-confidence", help="Smallest standard confidence.")] = 0.0,
-    min_pca: Annotated[float, Option("--min-pca", help="Smallest PCA confidence.")] = 0.0,
-    min_head_size: Annotated[int, Option("--min-head-size", help="Facts the head's relation must have.")] = 1,
-    max_rules: Annotated[int | None, Option("--max-rules", help="Keep only so many rules, the best.")] = None,
-    memory_limit: Annotated[
-        float | None, Option("--memory-limit", help="MiB for counts; more slices, never a failure.")
-    ] = None,
+    out: Annotated[Path, Option(help="The rule file to write (.tsv, also .gz or .zst).")],
+    kinds: Annotated[str, Option(help="Some of one, two, both, three, constant, exists; or `all`.")] = LOGIC_KINDS,
+    min_support: Annotated[int, Option(help="Facts a rule must explain.")] = 2,
+    min_head_coverage: Annotated[float, Option(help="Share of its relation's facts a rule must explain.")] = 0.01,
+    min_confidence: Annotated[float, Option(help="Smallest standard confidence.")] = 0.0,
+    min_pca: Annotated[float, Option(help="Smallest PCA confidence.")] = 0.0,
+    min_head_size: Annotated[int, Option(help="Facts the head's relation must have.")] = 1,
+    max_rules: Annotated[int | None, Option(help="Keep only so many rules, the best.")] = None,
+    memory_limit: Annotated[float | None, Option(help="MiB for counts; more slices, never a failure.")] = None,
     time_limit: Annotated[
-        float | None, Option("--time-limit", help="Seconds; head relations not finished by then are left out.")
+        float | None, Option(help="Seconds; head relations not finished by then are left out.")
     ] = None,
-    samples: Annotated[int, Option("--samples", help="Samples for bodies of three atoms.")] = 20_000_000,
+    samples: Annotated[int, Option(help="Samples for bodies of three atoms.")] = 20_000_000,
     with_auxiliary: Annotated[
         bool, Option("--with-auxiliary", help="Mine the auxiliary facts too (the `refreshed` protocol).")
     ] = False,
     threads: options.Threads = None,
     seed: options.Seed = 0,
     force: options.Force = False,
-    top: Annotated[int, Option("--top", callback=at_least(0), help="How many of the best rules to print.")] = 10,
+    top: Annotated[int, Option(callback=at_least(0), help="How many of the best rules to print.")] = 10,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -133,25 +127,23 @@ def print_best(rules: "RuleSet", graph: "Graph", top: int, measure: str, title: 
 @takes_read_options
 def enrich(
     data: options.DataArgument,
-    out: Annotated[Path, Option("--out", help="The folder to write.")],
+    out: Annotated[Path, Option(help="The folder to write.")],
     rules: options.Rules = None,
     who: Annotated[
-        str, Option("--who", help="Entities to enrich: test (newcomers of test), newcomers, seen or all.")
+        str, Option(help="Entities to enrich: test (newcomers of test), newcomers, seen or all.")
     ] = "newcomers",
-    entities: Annotated[
-        Path | None, Option("--entities", help="A file with one entity's name a line, instead of --who.")
-    ] = None,
-    measure: Annotated[str, Option("--measure", help="Confidence used: pca, standard, smoothed.")] = "pca",
-    min_confidence: Annotated[float, Option("--min-confidence", help="Smallest confidence of a rule.")] = 0.8,
-    min_support: Annotated[int, Option("--min-support", help="Facts a rule must explain.")] = 10,
-    min_head_size: Annotated[int, Option("--min-head-size", help="Facts the head's relation must have.")] = 1,
+    entities: Annotated[Path | None, Option(help="A file with one entity's name a line, instead of --who.")] = None,
+    measure: Annotated[str, Option(help="Confidence used: pca, standard, smoothed.")] = "pca",
+    min_confidence: Annotated[float, Option(help="Smallest confidence of a rule.")] = 0.8,
+    min_support: Annotated[int, Option(help="Facts a rule must explain.")] = 10,
+    min_head_size: Annotated[int, Option(help="Facts the head's relation must have.")] = 1,
     paths: Annotated[bool, Option("--paths/--no-paths", help="Use symmetric-path rules too.")] = True,
     walks: Annotated[
-        int, Option("--walks", help="Random walks per entity: more find more neighbours, and fewer true ones.")
+        int, Option(help="Random walks per entity: more find more neighbours, and fewer true ones.")
     ] = 1000,
     facts: options.WalkedFacts = "own",
     max_per_entity: Annotated[
-        int | None, Option("--max-per-entity", help="Keep only so many virtual triples per entity, the best.")
+        int | None, Option(help="Keep only so many virtual triples per entity, the best.")
     ] = None,
     threads: options.Threads = None,
     seed: options.Seed = 0,

@@ -33,14 +33,12 @@ MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hi
 @takes_read_options
 def train(
     data: options.DataArgument,
-    out: Annotated[Path | None, Option("--out", help="The folder of the model [default: runs/DATA].")] = None,
-    preset: Annotated[str | None, Option("--preset", help="Settings by name [default: default].")] = None,
-    config: Annotated[Path | None, Option("--config", help="A TOML file of settings.")] = None,
-    decoder: Annotated[str | None, Option("--decoder", help="distmult, transe or complex.")] = None,
+    out: Annotated[Path | None, Option(help="The folder of the model [default: runs/DATA].")] = None,
+    preset: Annotated[str | None, Option(help="Settings by name [default: default].")] = None,
+    config: Annotated[Path | None, Option(help="A TOML file of settings.")] = None,
+    decoder: Annotated[str | None, Option(help="distmult, transe or complex.")] = None,
     changes: options.Changes = None,
-    protocol: Annotated[
-        str | None, Option("--protocol", help="inductive, refreshed or transductive [default: inductive].")
-    ] = None,
+    protocol: Annotated[str | None, Option(help="inductive, refreshed or transductive [default: inductive].")] = None,
     rules: options.Rules = None,
     device: options.Device = "auto",
     seed: options.ConfigSeed = None,
@@ -125,6 +123,7 @@ def plan_of(
     model, training = config.model, config.training
     seen, arrived = int(dataset.is_seen.sum()), len(dataset.newcomers)
     batches = training.batches_of(len(dataset.observed))
+    propagated = f"learned from at most {training.propagation_steps:,} batches" if model.propagation is True else "none"
     return [
         ("observed", f"{len(dataset.observed):,} facts, {seen:,} entities, {len(dataset.relations):,} relations"),
         ("newcomers", f"{arrived:,}, with {len(dataset.auxiliary):,} facts"),
@@ -132,7 +131,7 @@ def plan_of(
         ("model", f"encoder {model.encoder}, decoder {model.decoder}, dim {model.dim}"),
         ("rules", _rules_in_words(config, rules)),
         ("virtual neighbours", _neighbors_in_words(config, rules)),
-        ("propagation", _propagation_in_words(config)),
+        ("propagation", propagated),
         ("validation", _validation_in_words(dataset, config)),
         ("epochs", f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {batches:,} batches"),
         ("device", device),
@@ -147,13 +146,6 @@ def _rules_in_words(config: "Config", rules: Path | None) -> str:
         return "none"
     source = "observed facts" if config.protocol == "inductive" else "observed and newcomers' facts"
     return f"mined from {source}: {', '.join(config.rules.kinds)}"
-
-
-def _propagation_in_words(config: "Config") -> str:
-    """Whether it is learned, where the settings have decided that."""
-    if config.model.propagation is not True:
-        return "none"
-    return f"learned from at most {config.training.propagation_steps:,} batches"
 
 
 def _neighbors_in_words(config: "Config", rules: Path | None) -> str:

@@ -28,19 +28,13 @@ SHOWN = 5
 @takes_read_options
 def tune(
     data: options.DataArgument,
-    out: Annotated[Path | None, Option("--out", help="The folder of the search [default: runs/DATA-tune].")] = None,
-    preset: Annotated[
-        str | None, Option("--preset", help="Settings that are not searched, by name [default: default].")
-    ] = None,
-    config: Annotated[Path | None, Option("--config", help="A TOML file of them.")] = None,
+    out: Annotated[Path | None, Option(help="The folder of the search [default: runs/DATA-tune].")] = None,
+    preset: Annotated[str | None, Option(help="Settings that are not searched, by name [default: default].")] = None,
+    config: Annotated[Path | None, Option(help="A TOML file of them.")] = None,
     changes: options.Changes = None,
-    space: Annotated[str, Option("--space", help="What is searched: paper, wide or a TOML file.")] = "paper",
-    trials: Annotated[
-        int, Option("--trials", callback=at_least(1), help="Settings to try, those before --resume included.")
-    ] = 20,
-    time_limit: Annotated[
-        float | None, Option("--time-limit", metavar="SECONDS", help="Begin no trial after so many seconds.")
-    ] = None,
+    space: Annotated[str, Option(help="What is searched: paper, wide or a TOML file.")] = "paper",
+    trials: Annotated[int, Option(callback=at_least(1), help="Settings to try, those before --resume included.")] = 20,
+    time_limit: Annotated[float | None, Option(metavar="SECONDS", help="Begin no trial after so many seconds.")] = None,
     device: options.Device = "auto",
     seed: options.ConfigSeed = None,
     threads: options.Threads = None,

@@ -6,28 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar, Literal, get_type_hints
 
-from newcomer.errors import OptionError, shown, unknown_name
+from newcomer.errors import OptionError, check_name, shown
 
 INT_MAX = 2**63 - 1  # what TOML promises to hold
 NOTHING = "none"
 AUTO = "auto"
-LIMITS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
+LIMITS = {  # of numbers: how a setting states them, how a sentence does, and what they ask for
+    "low": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "high": ("at most", operator.le),
+    "below": ("below", operator.lt),
+}
 Maybe = bool | Literal["auto"]  # yes, no, or as the machine allows
 
 
-def setting(
-    default: Any,
-    about: str,
-    *,
-    choices: tuple[str, ...] | None = None,
-    low: float | None = None,
-    above: float | None = None,
-    high: float | None = None,
-    below: float | None = None,
-) -> Any:
-    """A field with its documentation and what it may be: one of ``choices``, or a number within the limits."""
-    stated = {words: limit for words, limit in zip(LIMITS, (low, above, high, below), strict=True) if limit is not None}
-    return field(default=default, metadata={"about": about, "choices": choices, "limits": stated})
+def setting(default: Any, about: str, *, choices: tuple[str, ...] | None = None, **limits: float) -> Any:
+    """A field with its documentation and what it may be: one of ``choices``, or a number within its `LIMITS`."""
+    return field(default=default, metadata={"about": about, "choices": choices, "limits": limits})
 
 
 class Settings:
@@ -104,12 +99,11 @@ def accepted(name: str, value: Any, one: Field[Any], kind: Any) -> Any:
     if choices is not None:
         chosen = value if isinstance(value, tuple) else (value,)
         for word in chosen:
-            if word not in choices:
-                raise unknown_name(name, word, choices)
+            check_name(name, word, choices)
         if len(set(chosen)) < len(chosen):
             raise OptionError(f"{name} is {shown(list(chosen))}, but must name each once")
     elif _is_number(value):
-        if not all(LIMITS[words](value, limit) for words, limit in limits.items()):
+        if not all(LIMITS[side][1](value, limit) for side, limit in limits.items()):
             raise OptionError(f"{name} is {shown(value)}, but must be {limits_in_words(limits)}")
         if isinstance(value, int) and value > INT_MAX:
             raise OptionError(f"{name} is {shown(value)}, but must be at most {INT_MAX}")
@@ -118,4 +112,4 @@ def accepted(name: str, value: Any, one: Field[Any], kind: Any) -> Any:
 
 def limits_in_words(limits: Mapping[str, float]) -> str:
     """The limits of a number, as a sentence goes on with them."""
-    return " and ".join(f"{words} {limit:g}" for words, limit in limits.items())
+    return " and ".join(f"{LIMITS[side][0]} {limit:g}" for side, limit in limits.items())

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from newcomer.config.fields import AUTO, NOTHING, TYPES, Maybe, Settings, limits_in_words, plain_fields
-from newcomer.config.settings import SECTIONS, Config, merged, setting_names, unknown_setting
-from newcomer.errors import InputError, OptionError, shown, unknown_name
+from newcomer.config.settings import SECTIONS, Config, field_and_type, merged
+from newcomer.errors import InputError, OptionError, check_name, shown
 
 
 def with_overrides(config: Config, overrides: Iterable[str]) -> Config:
@@ -28,10 +28,7 @@ def _override(text: str) -> tuple[str, Any]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not name:
         raise OptionError(f"{shown(text)} is no change of a setting; write NAME=VALUE, such as training.lr=0.001")
-    if name not in setting_names():
-        raise unknown_setting(name)
-    section, _, bare = name.rpartition(".")
-    return name, _parsed(value, get_type_hints(SECTIONS[section] if section else Config)[bare])
+    return name, _parsed(value, field_and_type(name)[1])
 
 
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -109,8 +106,7 @@ def preset_names() -> tuple[str, ...]:
 
 def load_preset(name: str) -> Config:
     """The settings of this name; a wrong name is answered with the nearest right one."""
-    if name not in preset_names():
-        raise unknown_name("preset", str(name), preset_names())
+    check_name("preset", str(name), preset_names())
     text = files("newcomer").joinpath("presets", f"{name}.toml").read_text(encoding="utf-8")
     return merged(Config(preset=name), tomllib.loads(text))
 
@@ -127,8 +123,7 @@ ABLATION_ROWS: dict[str, dict[str, Any]] = {
 
 def ablation(config: Config, row: str) -> Config:
     """The settings of one row of the paper's table "Effectiveness of Each Component", all else as in ``config``."""
-    if row not in ABLATION_ROWS:
-        raise unknown_name("row of the ablation", row, ABLATION_ROWS)
+    check_name("row of the ablation", row, ABLATION_ROWS)
     parts = ABLATION_ROWS[row]
     model = replace(config.model, encoder="vn", labels=parts["labels"], query_aware=parts["query_aware"])
     return replace(config, model=model, rules=replace(config.rules, paths=parts["paths"]))

@@ -8,7 +8,7 @@ were chosen on: docs/experiments and docs/MODEL.md.
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import Field, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, ClassVar, Literal, get_type_hints
@@ -291,14 +291,18 @@ def setting_names() -> tuple[str, ...]:
     return (*(one.name for one in plain_fields(Config)), *inside)
 
 
-def check_setting(name: str, value: Any) -> None:
-    """Refuse a setting that does not exist, and a value that it never takes, whatever the others are."""
+def field_and_type(name: str) -> tuple[Field[Any], Any]:
+    """What a setting is, by its full name; one that does not exist is an error."""
     if name not in setting_names():
         raise unknown_setting(name)
     section, _, bare = name.rpartition(".")
     kind = SECTIONS[section] if section else Config
-    field_of = {one.name: one for one in plain_fields(kind)}
-    accepted(name, value, field_of[bare], get_type_hints(kind)[bare])
+    return {one.name: one for one in plain_fields(kind)}[bare], get_type_hints(kind)[bare]
+
+
+def check_setting(name: str, value: Any) -> None:
+    """Refuse a setting that does not exist, and a value that it never takes, whatever the others are."""
+    accepted(name, value, *field_and_type(name))
 
 
 def unknown_setting(name: str) -> OptionError:

@@ -121,18 +121,16 @@ def _file_findings(loaded: LoadedDataset) -> Iterator[Finding]:
                 yield Finding("problem" if topic == "skipped" else "note", topic, f"{role}: {count:,} {words}", count)
 
 
-def _overlap_findings(dataset: InductiveDataset) -> Iterator[Finding]:
-    parts = {role: triples.positives for role, triples in parts_of(dataset).items() if len(triples)}
-    shared_anywhere = False
+def _overlap_findings(dataset: InductiveDataset) -> list[Finding]:
+    parts, found = {role: part.positives for role, part in parts_of(dataset).items() if len(part)}, []
     for (name_a, a), (name_b, b) in combinations(parts.items(), 2):
         graph = Graph.build(dataset.entities, dataset.relations, a)
         shared = int(graph.contains(b.heads, b.relations, b.tails).sum())
         if shared:
-            shared_anywhere = True
             level = "problem" if "test" in (name_a, name_b) else "note"
-            yield Finding(level, "overlap", f"{shared:,} triples stand in both {name_a} and {name_b}", shared)
-    if not shared_anywhere:
-        yield Finding("fine", "overlap", "no triple stands in two files")
+            text = f"{shared:,} triples stand in both {name_a} and {name_b}"
+            found.append(Finding(level, "overlap", text, shared))
+    return found or [Finding("fine", "overlap", "no triple stands in two files")]
 
 
 def _newcomer_findings(dataset: InductiveDataset) -> Iterator[Finding]:

@@ -50,49 +50,40 @@ class _Format:
 def read_delimited(path: Path, options: ReadOptions) -> NamedTriples:
     """Read a delimited text file of triples."""
     with open_bytes(path) as stream:
-        blocks = _blocks(stream, path)
-        first = _first_blocks(blocks)
-        layout = _detect(path, b"".join(first), options)
-        collector = TripleCollector(path, labelled=layout.labelled)
+        first, blocks, reader = _begun(stream, path, options)
         # The thread that reads ahead must have stopped before the stream under it is closed.
         with closing(read_ahead(blocks)) as rest:
-            _Reader(path, options, layout, collector).read(chain(first, rest))
-    return collector.finish()
+            reader.read(chain(first, rest))
+    return reader.collector.finish()
 
 
 def delimited_rows(stream: Any, path: Path, options: ReadOptions, report: ReadReport) -> Iterator[NumberedRow]:
     """The same triples one by one, each with its line and as soon as that is there; blank lines as rows without any."""
-    blocks = _blocks(stream, path)
-    first: list[bytes] = []
+    first, blocks, reader = _begun(stream, path, options)
+    reader.collector.report = report
+    yield from reader.rows(chain(first, blocks), 1)
+
+
+def _begun(stream: Any, path: Path, options: ReadOptions) -> tuple[list[bytes], Iterator[bytes], "_Reader"]:
+    """As many blocks as it takes to see what the file looks like, those that follow, and the reader of them all."""
+    blocks, first = _blocks(stream, path), [b""]
     while not _is_telling(path, b"".join(first), options) and (block := next(blocks, None)) is not None:
         first.append(block)
-    layout = _detect(path, b"".join(first), options)
-    collector = TripleCollector(path, layout.labelled)
-    collector.report = report
-    yield from _Reader(path, options, layout, collector).rows(chain(first, blocks), 1)
+    return first[1:], blocks, _Reader(path, options, _detect(path, b"".join(first), options))
 
 
 def _is_telling(path: Path, content: bytes, options: ReadOptions) -> bool:
     """Whether what follows cannot change what `_detect` finds: the first record is whole, or enough lines are there."""
-    if content.count(b"\n") >= LINES_LOOKED_AT:
+    if content.lstrip().count(b"\n") >= LINES_LOOKED_AT:
         return True
     try:
         lines, number = _first_lines(path, content, options.delimiter or "\t")
         _detect_at(path, lines, number, options)
     except InputError:  # blank so far, or no record: where bad lines are skipped, a later one decides
-        return not options.skips and bool(content.strip())
+        if options.skips or not content.strip():
+            return False
     first, quote = lines[0].decode("utf-8", errors="replace"), options.quote
     return quote is None or not any(_is_open(first, d, quote) for d in options.delimiter or "\t,;| " if d != quote)
-
-
-def _first_blocks(blocks: Iterator[bytes]) -> list[bytes]:
-    """As many blocks as it takes to see what the file looks like: one, unless its lines are long."""
-    taken: list[bytes] = []
-    lines = 0
-    while lines < LINES_LOOKED_AT and (block := next(blocks, None)) is not None:
-        taken.append(block)
-        lines += block.count(b"\n") if lines or not block.isspace() else 0
-    return taken
 
 
 def _blocks(stream: Any, path: Path) -> Iterator[bytes]:
@@ -235,11 +226,6 @@ def _is_open(record: str, delimiter: str, quote: str) -> bool:
     return False
 
 
-def _line_ends(block: bytes) -> int:
-    # bytes.count stops at every line end; a comparison of all bytes at once takes a third of its time.
-    return int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
-
-
 def _parse_block(block: bytes, layout: _Format) -> tuple[list[pa.DictionaryArray], Labels | None]:
     names = [f"{role}{i}" if role == IGNORED else role for i, role in enumerate(layout.columns)]
     kept = LABELLED_COLUMNS if layout.labelled else DEFAULT_COLUMNS
@@ -266,15 +252,12 @@ def _labels_of(column: pa.DictionaryArray) -> Labels:
     return labels
 
 
-def _holds_blank(names: pa.Array) -> bool:
-    return bool(pc.index(names, pa.scalar("")).as_py() >= 0)
-
-
 class _Reader:
     """Reads clean blocks by Arrow and other lines one by one; knows where it is, what is wrong and what to do."""
 
-    def __init__(self, path: Path, options: ReadOptions, layout: _Format, collector: TripleCollector) -> None:
-        self.path, self.options, self.layout, self.collector = path, options, layout, collector
+    def __init__(self, path: Path, options: ReadOptions, layout: _Format) -> None:
+        self.path, self.options, self.layout = path, options, layout
+        self.collector = TripleCollector(path, layout.labelled)
         self._place = {
             role: layout.columns.index(role) for role in (*DEFAULT_COLUMNS, "label") if role in layout.columns
         }
@@ -288,7 +271,8 @@ class _Reader:
                 return
             if not self._read_clean(block, line):
                 self.parse(iter([block]), line)
-            line += _line_ends(block)
+            # bytes.count stops at every line end; a comparison of all bytes at once takes a third of its time.
+            line += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
 
     def _read_clean(self, block: bytes, line: int) -> bool:
         """Parse a block with Arrow; False where it holds anything that needs a closer look."""
@@ -305,7 +289,7 @@ class _Reader:
             columns, labels = _parse_block(block, self.layout)
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             return False
-        if any(_holds_blank(column.dictionary) for column in columns):
+        if any(pc.index(column.dictionary, pa.scalar("")).as_py() >= 0 for column in columns):
             return False
         self.collector.add_columns(columns, labels)
         return True

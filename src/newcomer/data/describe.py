@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from newcomer.data.dataset import LoadedDataset, parts_of
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, TripleArray, concatenate
@@ -95,7 +96,9 @@ def describe(loaded: LoadedDataset) -> Description:
 
 def degree_summary(degrees: Ids) -> DegreeSummary:
     """Mean, median, largest and the counts by band."""
-    bands = {band_name(band): _within(degrees, band) for band in FACT_BANDS}
+    bands = {
+        band_name(band): int(((degrees >= band[0]) & (degrees <= (band[1] or np.inf))).sum()) for band in FACT_BANDS
+    }
     if len(degrees) == 0:
         return DegreeSummary(0, 0.0, 0.0, 0, bands)
     return DegreeSummary(len(degrees), float(degrees.mean()), float(np.median(degrees)), int(degrees.max()), bands)
@@ -109,19 +112,10 @@ def band_name(band: tuple[int, int | None]) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _within(degrees: Ids, band: tuple[int, int | None]) -> int:
-    low, high = band
-    return int(((degrees >= low) & (True if high is None else degrees <= high)).sum())
-
-
 def relation_summaries(graph: Graph) -> tuple[RelationSummary, ...]:
     """Every relation, the most frequent first."""
-    triples, counts = graph.triples, graph.relation_counts
-    heads = _distinct_ends(triples.relations, triples.heads, graph)
-    tails = _distinct_ends(triples.relations, triples.tails, graph)
-    per_head = counts / np.maximum(heads, 1)
-    per_tail = counts / np.maximum(tails, 1)
-    names = list(graph.relations)
+    counts, names = graph.relation_counts, list(graph.relations)
+    per_head, per_tail = (triples_per_end(graph, ends) for ends in (graph.triples.heads, graph.triples.tails))
     order = np.lexsort((np.arange(len(names)), -counts))
     return tuple(
         RelationSummary(
@@ -131,9 +125,11 @@ def relation_summaries(graph: Graph) -> tuple[RelationSummary, ...]:
     )
 
 
-def _distinct_ends(relations: Ids, ends: Ids, graph: Graph) -> Ids:
-    pairs = np.unique(relations.astype(np.int64) * graph.num_entities + ends)
-    return np.bincount(pairs // max(graph.num_entities, 1), minlength=graph.num_relations).astype(np.int32)
+def triples_per_end(graph: Graph, ends: Ids) -> npt.NDArray[np.float64]:
+    """How many triples of each relation an entity has on average that stands at this end of any: 0 without a triple."""
+    pairs = np.unique(graph.triples.relations.astype(np.int64) * graph.num_entities + ends)
+    distinct = np.bincount(pairs // max(graph.num_entities, 1), minlength=graph.num_relations)
+    return graph.relation_counts / np.maximum(distinct, 1)
 
 
 def _kind(count: int, tails_per_head: float, heads_per_tail: float) -> str:

@@ -13,7 +13,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,12 +89,8 @@ def _staging_of(destination: Path) -> Iterator[Path]:
     """The folder that files travel into, for one process at a time."""
     staging = destination.with_name(f".{destination.name}.part")
     staging.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locked(staging))
-        except BlockingIOError:
-            problem = "another download of it is under way; wait until that has ended"
-            raise DownloadError(f"{destination}: {problem}") from None
+    busy = DownloadError(f"{destination}: another download of it is under way; wait until that has ended")
+    with locked(staging, busy):
         try:
             yield staging
         finally:

@@ -26,12 +26,8 @@ _ROLE_NAMES = {
     "valid": ("valid", "dev", "validation"),
     "test": ("test",),
 }
-_ILPC_NAMES = {
-    "train": ("train",),
-    "aux": ("inference",),
-    "valid": ("inference_validation",),
-    "test": ("inference_test",),
-}
+_ILPC = ("train", "inference", "inference_validation", "inference_test")
+_ILPC_NAMES = {role: (name,) for role, name in zip(ROLES, _ILPC, strict=True)}
 _COMPRESSIONS = (".gz", ".zst")
 
 

@@ -13,7 +13,6 @@ from newcomer.data.options import ReadOptions
 from newcomer.data.tables import NamedTriples, TripleCollector
 from newcomer.errors import InputError, shown
 from newcomer.files import read_lines
-from newcomer.graph import Ids
 
 
 def read_openke(path: Path, entities: pa.Array, relations: pa.Array, options: ReadOptions) -> NamedTriples:
@@ -28,31 +27,23 @@ def read_openke(path: Path, entities: pa.Array, relations: pa.Array, options: Re
                 raise
             collector.report.skip(error)
     if rows:
-        columns = np.array(rows, dtype=np.int32)
-        heads, relation_ids, tails = columns[:, 0], columns[:, 2], columns[:, 1]
-        collector.add_columns([_named(heads, entities), _named(relation_ids, relations), _named(tails, entities)])
+        heads, tails, kinds = map(pa.array, np.array(rows, dtype=np.int32).T)
+        columns = ((heads, entities), (kinds, relations), (tails, entities))
+        collector.add_columns([pa.DictionaryArray.from_arrays(ids, names) for ids, names in columns])
     return collector.finish()
 
 
-def _named(ids: Ids, names: pa.Array) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(ids), names)
-
-
-def _numbered(path: Path, number: int, text: str, entities: int, relations: int) -> tuple[int, int, int]:
+def _numbered(path: Path, number: int, text: str, entities: int, relations: int) -> list[int]:
     fields = text.split()
     if len(fields) != 3:
         problem = f"{len(fields)} columns in {shown(text)} where head, tail and relation ids are expected"
         raise InputError(path, problem, number, "mend the line")
     sizes = (("head", entities), ("tail", entities), ("relation", relations))
-    ids = [_bounded(path, number, field, *size) for field, size in zip(fields, sizes, strict=True)]
-    return ids[0], ids[1], ids[2]
-
-
-def _bounded(path: Path, number: int, field: str, role: str, size: int) -> int:
-    if not _is_number(field) or int(field) >= size:
-        problem = f"the {role} id {shown(field)} is not in 0..{size - 1}"
-        raise InputError(path, problem, number, "check entity2id.txt and relation2id.txt beside it")
-    return int(field)
+    for field, (role, size) in zip(fields, sizes, strict=True):
+        if not _is_number(field) or int(field) >= size:
+            problem = f"the {role} id {shown(field)} is not in 0..{size - 1}"
+            raise InputError(path, problem, number, "check entity2id.txt and relation2id.txt beside it")
+    return list(map(int, fields))
 
 
 def _is_number(text: str) -> bool:
@@ -70,15 +61,15 @@ def read_names(path: Path) -> pa.Array:
         if int(field) in names:
             raise InputError(path, f"the id {field} stands twice", number, "give each name an id of its own")
         names[int(field)] = name
-    seen: set[str] = set()
     for place in range(len(names)):
         if place not in names:
             raise InputError(path, f"the id {place} is missing", hint="ids must run from 0 without a gap")
-    for place in range(len(names)):
-        if names[place] in seen:
-            raise InputError(path, f"the name {shown(names[place])} has two ids", hint="give each name one id")
-        seen.add(names[place])
-    return pa.array([names[i] for i in range(len(names))], type=pa.string())
+    ordered, seen = [names[place] for place in range(len(names))], set[str]()
+    for name in ordered:
+        if name in seen:
+            raise InputError(path, f"the name {shown(name)} has two ids", hint="give each name one id")
+        seen.add(name)
+    return pa.array(ordered, type=pa.string())
 
 
 def _counted_lines(path: Path, options: ReadOptions) -> Iterator[tuple[int, str]]:

@@ -59,10 +59,8 @@ def split_graph(dataset: InductiveDataset, rule: SplitRule, newcomers: Ids | Non
 
 def _reunite(dataset: InductiveDataset) -> InductiveDataset:
     """A data set that has newcomers already: their facts go back into the graph before it is cut anew."""
-    together = concatenate([dataset.observed.triples, dataset.auxiliary.triples])
-    observed = Graph.build(dataset.entities, dataset.relations, together)
     nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
-    return InductiveDataset(dataset.name, observed, nothing, dataset.valid, dataset.test)
+    return InductiveDataset(dataset.name, dataset.known_facts(), nothing, dataset.valid, dataset.test)
 
 
 def _draw(available: int, rule: SplitRule) -> Ids:

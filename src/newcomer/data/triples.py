@@ -1,19 +1,25 @@
-"""Any file of triples in, any file of triples out; the format follows from the name."""
+"""Any file of triples in, any file of triples out; the format follows from the name.
 
+Triples also come one by one with the number of their line: as a pipe gives them, or to say where one of a file stands.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from newcomer.data.delimited import read_delimited
+from newcomer.data.delimited import delimited_rows, read_delimited
 from newcomer.data.options import ReadOptions
-from newcomer.data.parquet import read_parquet, write_parquet
+from newcomer.data.parquet import read_parquet, row_of, write_parquet
 from newcomer.data.rdf import FORMATS as RDF_FORMATS
-from newcomer.data.rdf import read_rdf, write_ntriples
-from newcomer.data.tables import Labels, NamedTriples
-from newcomer.errors import OptionError, unknown_name
-from newcomer.files import create_bytes, must_be_file, plain_suffix
+from newcomer.data.rdf import LINE_FORMATS, rdf_rows, read_rdf, write_ntriples
+from newcomer.data.tables import NamedTriples, NumberedRow, ReadReport
+from newcomer.errors import InputError, OptionError, unknown_name
+from newcomer.files import create_bytes, must_be_file, open_bytes, plain_suffix
 from newcomer.graph import TripleArray, Vocabulary
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -36,6 +42,29 @@ def read_triples(path: Path, options: ReadOptions | None = None, anonymous: int 
     if suffix in RDF_FORMATS:
         return read_rdf(path, options, anonymous)
     return read_delimited(path, options)
+
+
+def has_lines(suffix: str) -> bool:
+    """Whether a format has one triple a line."""
+    return suffix in LINE_FORMATS or suffix not in (*PARQUET_SUFFIXES, *RDF_FORMATS)
+
+
+def numbered_rows(stream: Any, path: Path, options: ReadOptions, report: ReadReport) -> Iterator[NumberedRow]:
+    """The triples of a stream, each as soon as its line is there; the ending of ``path`` says the format."""
+    rows = rdf_rows if plain_suffix(path) in LINE_FORMATS else delimited_rows
+    return rows(stream, path, options, report)
+
+
+def at_fault(path: Path, options: ReadOptions, place: int, problem: str, hint: str = "") -> InputError:
+    """The error for one of the triples that `read_triples` gave, with its line or row; Turtle and TriG tell neither."""
+    suffix = plain_suffix(path)
+    if suffix in PARQUET_SUFFIXES:
+        return InputError(path, f"row {row_of(path, options, place)}: {problem}", hint=hint)
+    if not has_lines(suffix):
+        return InputError(path, problem, hint=hint)
+    with open_bytes(path) as stream:
+        stated = (number for number, row in numbered_rows(stream, path, options, ReadReport()) if row is not None)
+        return InputError(path, problem, next(islice(stated, place, None)), hint)
 
 
 def write_triples(path: Path, entities: Vocabulary, relations: Vocabulary, triples: TripleArray) -> None:
@@ -76,12 +105,8 @@ def _write_text(path: Path, entities: Vocabulary, relations: Vocabulary, triples
                 entity_names.take(pa.array(part.tails)),
             ]
             if part.labels is not None:
-                columns.append(_label_text(part.labels))
+                columns.append(pa.array(["-1", "1"]).take(pa.array((part.labels > 0).astype(np.int32))))
             stream.write("\n".join([*pc.binary_join_element_wise(*columns, delimiter).to_pylist(), ""]).encode())
-
-
-def _label_text(labels: Labels) -> pa.Array:
-    return pa.array(["-1", "1"]).take(pa.array((labels > 0).astype(np.int32)))
 
 
 def quoted(names: pa.Array, delimiter: str) -> pa.Array:

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from newcomer.data.describe import MANY, linked_pairs, triples_per_end
 from newcomer.evaluation.metrics import Counts
 from newcomer.evaluation.ranking import Queries, RankingResult
-from newcomer.graph import Graph, Ids, InductiveDataset, Mask
+from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray
 
-MANY = 1.5
 FACTS = {"0": 0, "1": 1, "2-5": 5, "6-20": 20, "21-100": 100}
 FREQUENCIES = {"never": 0, "1-20": 20, "21-200": 200}
 CLASSES = ("1-1", "1-n", "n-1", "n-n", "unseen")
@@ -58,24 +58,14 @@ def _groups(result: RankingResult, codes: Codes, names: Sequence[str]) -> Iterab
 
 
 def _by_relation_class(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
-    relation, counts = _plain_relation(queries, dataset), dataset.observed.relation_counts
-    triples = dataset.observed.triples
-    many_heads, many_tails = (
-        _average_above(triples.relations, ends, counts) for ends in (triples.tails, triples.heads)
-    )
+    relation, observed = _plain_relation(queries, dataset), dataset.observed
+    ends = observed.triples.tails, observed.triples.heads
+    many_heads, many_tails = (triples_per_end(observed, one) >= MANY for one in ends)
     asks_tail = queries.relation < len(dataset.relations)
     many_answers = np.where(asks_tail, many_tails[relation], many_heads[relation])
     many_entities = np.where(asks_tail, many_heads[relation], many_tails[relation])
     codes = 2 * many_entities.astype(np.int64) + many_answers
-    return np.where(counts[relation] > 0, codes, CLASSES.index("unseen")), CLASSES
-
-
-def _average_above(relations: Ids, ends: Ids, counts: Ids) -> Mask:
-    """Per relation, whether the entities at this end have `MANY` facts of it or more on average."""
-    size = int(ends.max(initial=0)) + 1
-    distinct = np.bincount(np.unique(_pairs(relations, ends, size)) // size, minlength=len(counts))
-    above: Mask = (counts >= MANY * distinct) & (distinct > 0)
-    return above
+    return np.where(observed.relation_counts[relation] > 0, codes, CLASSES.index("unseen")), CLASSES
 
 
 def known_facts(dataset: InductiveDataset) -> Counts:
@@ -96,12 +86,8 @@ def facts_groups(counts: npt.NDArray[np.integer]) -> tuple[Codes, Sequence[str]]
 
 
 def _by_evidence(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
-    linked = np.where(_is_linked(queries, dataset), 0, 1)
-    return np.where(_observed_counts(queries, dataset) == 0, 2, linked), (
-        "linked",
-        "not linked",
-        "relation never observed",
-    )
+    linked, names = _by_link(queries, dataset)
+    return np.where(_observed_counts(queries, dataset) == 0, 2, linked), (*names, "relation never observed")
 
 
 def _observed_counts(queries: Queries, dataset: InductiveDataset) -> Ids:
@@ -112,17 +98,9 @@ def _plain_relation(queries: Queries, dataset: InductiveDataset) -> Codes:
     return queries.relation.astype(np.int64) % len(dataset.relations)
 
 
-def _is_linked(queries: Queries, dataset: InductiveDataset) -> Mask:
-    size, asked = len(dataset.entities), _pairs(queries.entity, queries.answer, len(dataset.entities))
-    linked = np.zeros(len(queries), dtype=bool)
-    for facts in (dataset.observed.triples, dataset.auxiliary.triples):
-        for ends in ((facts.heads, facts.tails), (facts.tails, facts.heads)):
-            linked |= np.isin(asked, _pairs(*ends, size))
-    return linked
-
-
-def _pairs(first: Ids, second: Ids, size: int) -> Codes:
-    return first.astype(np.int64) * size + second
+def _by_link(queries: Queries, dataset: InductiveDataset) -> tuple[Codes, Sequence[str]]:
+    linked = linked_pairs(dataset, TripleArray(queries.entity, queries.relation, queries.answer))
+    return np.where(linked, 0, 1), ("linked", "not linked")
 
 
 def _bucket(counts: npt.NDArray[np.integer], last: Mapping[str, int]) -> tuple[Codes, Sequence[str]]:
@@ -136,6 +114,6 @@ BREAKDOWNS: dict[str, Callable[[Queries, InductiveDataset], tuple[Codes, Sequenc
     "class": _by_relation_class,
     "facts": lambda queries, dataset: facts_groups(known_facts(dataset)[queries.entity]),
     "frequency": lambda queries, dataset: _bucket(_observed_counts(queries, dataset), FREQUENCIES),
-    "linked": lambda queries, dataset: (np.where(_is_linked(queries, dataset), 0, 1), ("linked", "not linked")),
+    "linked": _by_link,
     "evidence": _by_evidence,
 }

@@ -90,7 +90,7 @@ class Answers:
 
     def where(self, mask: Mask) -> "Answers":
         """Some of them."""
-        return Answers(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
+        return Answers(*(column[mask] for column in vars(self).values()))
 
 
 class AnswerRecorder:

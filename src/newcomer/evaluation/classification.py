@@ -81,18 +81,14 @@ def best_threshold(scores: Values, labels: Mask, near: float | None = None, weig
         low, high = values[inner - 1], values[inner]
         # Halves, because the difference of two huge scores is no longer a number.
         widest = int(np.argmax(high / 2 - low / 2))
-        return _middle(float(low[widest]), float(high[widest]))
+        false, true = float(low[widest]), float(high[widest])
+        middle = false / 2 + true / 2
+        return middle if false < middle <= true else true  # halfway where a number lies there
     lowest, beyond = float(values[0]), float(np.nextafter(values[-1], np.inf))
     near = lowest if near is None else near
     cuts = [min(near, lowest)] if best[0] == 0 else []
     cuts += [max(near, beyond)] if best[-1] == len(values) else []
     return min(cuts, key=lambda cut: 0.0 if cut == near else abs(cut - near))
-
-
-def _middle(low: float, high: float) -> float:
-    """A threshold that counts ``high`` as true and ``low`` as false, halfway where a number lies there."""
-    middle = low / 2 + high / 2
-    return middle if low < middle <= high else high
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +140,7 @@ class ClassificationResult:
 
 
 def _labels(triples: TripleArray) -> Mask:
-    if triples.labels is None:
-        return np.ones(len(triples), dtype=bool)
-    labels: Mask = triples.labels > 0
-    return labels
+    return np.ones(len(triples), dtype=bool) if triples.labels is None else triples.labels > 0
 
 
 def _share(part: int, whole: int) -> float:

@@ -28,7 +28,7 @@ DRAWS_AT_ONCE = 1 << 20
 
 def hits(k: int, ranks: Values, candidates: Counts) -> Values:
     """Share of the ranks that are at most ``k``."""
-    return _mean(ranks <= k)
+    return mean(ranks <= k)
 
 
 def adjusted_mean_rank_index(ranks: Values, candidates: Counts) -> Values:
@@ -40,7 +40,8 @@ def adjusted_mean_rank_index(ranks: Values, candidates: Counts) -> Values:
     return 1.0 - share
 
 
-def _mean(values: npt.NDArray[Any]) -> Values:
+def mean(values: npt.NDArray[Any]) -> Values:
+    """The mean over the last axis, NaN of nothing."""
     if values.shape[-1] == 0:
         return np.full(values.shape[:-1], np.nan)
     return np.asarray(values.mean(axis=-1), dtype=np.float64)
@@ -56,7 +57,7 @@ def expected_summary(tied: Counts) -> dict[str, float]:
     harmonic = np.cumsum(1.0 / np.arange(1, tied.max(initial=0) + 1))
     found = {"mr": (tied + 1) / 2, "mrr": harmonic[tied - 1] / tied}
     found |= {f"hits@{k}": np.minimum(k, tied) / tied for k in (1, 3, 10)}
-    return {name: float(_mean(found[name])) for name in MEASURED}
+    return {name: float(mean(found[name])) for name in MEASURED}
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def bootstrap(metric: str, ranks: Values, candidates: Counts, generator: np.rand
 
 def bootstrap_mean(values: npt.NDArray[Any], generator: np.random.Generator) -> Interval:
     """The percentile interval of a mean (of what was right or wrong: a share) over values drawn anew."""
-    return _percentiles(_resampled(lambda drawn: _mean(values[drawn]), len(values), generator))
+    return _percentiles(_resampled(lambda drawn: mean(values[drawn]), len(values), generator))
 
 
 def paired_bootstrap(
@@ -135,8 +136,8 @@ def _percentiles(values: Values) -> Interval:
 
 
 METRICS: dict[str, Callable[[Values, Counts], Values]] = {
-    "mr": lambda ranks, _: _mean(ranks),
-    "mrr": lambda ranks, _: _mean(1.0 / ranks),
+    "mr": lambda ranks, _: mean(ranks),
+    "mrr": lambda ranks, _: mean(1.0 / ranks),
     "hits@1": partial(hits, 1),
     "hits@3": partial(hits, 3),
     "hits@10": partial(hits, 10),

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from newcomer.errors import DatasetError, OptionError, shown, unknown_name
+from newcomer.errors import DatasetError, OptionError, check_name, shown
 from newcomer.evaluation.metrics import MEASURED, Counts, Interval, Values, bootstrap, expected_summary, summary
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
 from newcomer.models.scorer import Scorer
@@ -47,14 +47,9 @@ class Queries:
     def __len__(self) -> int:
         return len(self.entity)
 
-    @property
-    def columns(self) -> tuple[Ids, Ids, Ids, Offsets, npt.NDArray[np.str_]]:
-        """The columns, in their order."""
-        return self.entity, self.relation, self.answer, self.triple, self.group
-
     def take(self, which: npt.NDArray[Any]) -> "Queries":
         """The queries at these places (or under this mask)."""
-        return Queries(*(column[which] for column in self.columns))
+        return Queries(*(column[which] for column in vars(self).values()))
 
 
 def queries_of(dataset: InductiveDataset, triples: TripleArray | None = None) -> Queries:
@@ -102,8 +97,7 @@ class RankingProtocol:
 
     def __post_init__(self) -> None:
         for kind, known in (("filter", FILTERS), ("candidates", CANDIDATES), ("ties", TIES)):
-            if getattr(self, kind) not in known:
-                raise unknown_name(kind, getattr(self, kind), known)
+            check_name(kind, getattr(self, kind), known)
 
     def __str__(self) -> str:
         return f"{self.filter} filter, {self.candidates} candidates, {self.ties} ties"
@@ -296,10 +290,8 @@ def ceiling(
     """
     allowed = CANDIDATES[RankingProtocol(candidates=candidates).candidates](dataset)
     queries = _asked(dataset, queries)
-    known, fewer = (
-        FilterRows.of(FILTERS[name](dataset, full), queries).candidate_counts(queries, allowed)
-        for name in ("known", "full")
-    )
+    filters = (FilterRows.of(FILTERS[name](dataset, full), queries) for name in ("known", "full"))
+    known, fewer = (rows.candidate_counts(queries, allowed) for rows in filters)
     return expected_summary(1 + known - fewer)
 
 

@@ -10,7 +10,6 @@ Classified triples are taken as they are, by their probability; right are those 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from newcomer.evaluation.alignment import AlignedModel
 from newcomer.evaluation.breakdown import facts_groups, known_facts
@@ -27,6 +26,7 @@ from newcomer.evaluation.calibration import (
     uncalibrated,
 )
 from newcomer.evaluation.classification import ClassificationResult
+from newcomer.evaluation.metrics import mean
 from newcomer.evaluation.ranking import Queries
 from newcomer.graph import InductiveDataset, Mask
 
@@ -95,16 +95,12 @@ def _errors(answers: Answers, probabilities: Probabilities | None, mask: Mask) -
     return {
         "questions": len(np.unique(answers.question[mask])),
         "answers": len(right),
-        "right": _mean(right),
+        "right": float(mean(right)),
         "ece_before": calibration_error(answers.plain[mask], right),
         "ece_after": None if probabilities is None else calibration_error(probabilities[mask], right),
-        "probability_before": _mean(answers.plain[mask]),
-        "probability_after": None if probabilities is None else _mean(probabilities[mask]),
+        "probability_before": float(mean(answers.plain[mask])),
+        "probability_after": None if probabilities is None else float(mean(probabilities[mask])),
     }
-
-
-def _mean(values: npt.NDArray[Any]) -> float:
-    return float(values.mean()) if len(values) else float("nan")
 
 
 def _bins(answers: Answers, probabilities: Probabilities | None, mask: Mask) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from newcomer.config import Config
 from newcomer.errors import DatasetError, shown
 from newcomer.evaluation.calibration import Calibration
 from newcomer.evaluation.classification import RelationThresholds
-from newcomer.graph import UNKNOWN, Vocabulary
+from newcomer.graph import Vocabulary
 from newcomer.models.bundle import Bundle
 
 CALIBRATION, THRESHOLDS = "calibration", "thresholds"  # where a model keeps them, among what was measured
@@ -26,10 +26,8 @@ def thresholds_in(bundle: Bundle, relations: Vocabulary) -> RelationThresholds |
         return None
     try:
         named = {str(name): float(value) for name, value in content["relations"].items()}
-        each = {relations.id(name): value for name, value in named.items()}
-        return RelationThresholds(
-            float(content["overall"]), {number: value for number, value in each.items() if number != UNKNOWN}
-        )
+        each = {relations.id(name): value for name, value in named.items() if name in relations}
+        return RelationThresholds(float(content["overall"]), each)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         problem = f"the thresholds in metrics.json are none that newcomer wrote ({shown(str(error))})"
         raise DatasetError(f"{problem}; train the model again") from None

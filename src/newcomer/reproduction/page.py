@@ -114,10 +114,7 @@ def _how_much(planned: Sequence[Cell], found: Sequence[Result]) -> str:
         models.setdefault(f"{cell.label} {cell.protocol}", []).append(cell.seed)
     lines = []
     for dataset, models in by_dataset.items():
-        runs = (
-            f"{name} ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
-            for name, seeds in models.items()
-        )
+        runs = [f"{name} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})" for name, seeds in models.items()]
         lines.append(f"* {dataset}: {'; '.join(runs)}")
     return f"{text} Not run:\n\n" + "\n".join(lines)
 
@@ -234,14 +231,10 @@ def _remarks(planned: Sequence[Cell], found: Sequence[Result]) -> Iterator[str]:
         if changed:
             changes.setdefault(changed, []).append(f"`{result['cell']}`")
     for changed, cells in changes.items():
-        lines.append(
-            f"* {', '.join(cells)} {'is' if len(cells) == 1 else 'are'} not of the plan as it is now: {changed}."
-        )
-    for result in found:
-        if result.get("same_as"):
-            lines.append(
-                f"* `{result['cell']}` has the settings and data of `{result['same_as']}` and was taken from it."
-            )
+        verb = "is" if len(cells) == 1 else "are"
+        lines.append(f"* {', '.join(cells)} {verb} not of the plan as it is now: {changed}.")
+    same = [(result["cell"], result["same_as"]) for result in found if result.get("same_as")]
+    lines += [f"* `{cell}` has the settings and data of `{other}` and was taken from it." for cell, other in same]
     if lines:
         yield "Remarks:\n\n" + "\n".join(lines)
 

@@ -19,7 +19,7 @@ from importlib.resources import files
 from typing import Any
 
 from newcomer.config import PROTOCOLS, Config, ablation, load_preset, with_overrides
-from newcomer.errors import OptionError, shown, unknown_name
+from newcomer.errors import OptionError, check_name, shown, unknown_name
 
 PLANS = ("statistics", "classification", "link-prediction", "ablation", "decoders", "unseen-share", "other-graphs")
 STATISTICS = "statistics"  # a task, beside those of `newcomer evaluate`
@@ -156,8 +156,8 @@ def chosen_cells(
     changes: Sequence[str] = (),
 ) -> list[Cell]:
     """The cells to run, as `cells_of`; with ``only`` those whose name has one of these parts."""
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise unknown_name("protocol", protocol, PROTOCOLS)
+    if protocol is not None:
+        check_name("protocol", protocol, PROTOCOLS)
     for name in (text.partition("=")[0].strip() for text in changes):
         if name in DECIDED:
             raise OptionError(f"{name} cannot be set for a plan's cells; {DECIDED[name]}")
