@@ -7,7 +7,7 @@ import numpy as np
 from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import queries_of
 from newcomer.graph import Overlay
-from newcomer.models.features import Signals
+from newcomer.models.ensemble import Signals
 from newcomer.rules.mining import mine_rules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.signals import graph_signals

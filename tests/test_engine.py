@@ -1,6 +1,6 @@
 """The inference engine: evaluation and the predictor give the same scores to the bit, whatever else is asked.
 
-Covers newcomer.evaluation.alignment and newcomer.models.trained.
+Covers newcomer.evaluation.alignment and newcomer.models.engine.
 """
 
 from functools import cache

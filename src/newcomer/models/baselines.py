@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.models.edges import Edges, join_edges
-from newcomer.models.embedding.encoder import Encoder, States
+from newcomer.models.embedding.encoder import Edges, Encoder, States, join_edges
 from newcomer.models.sparse import Rows, row_softmax, row_sums, weighted_sum
 from newcomer.models.vn.layers import glorot
 

@@ -1,32 +1,83 @@
-"""The inference engine: scores of every candidate for (entity, relation, ?), in any snapshot of newcomers.
+"""A trained model in memory, and the inference engine: scores of every candidate for (entity, relation, ?).
 
-Validation, evaluation and the predictor all ask this one. A query is answered by itself, so that a score depends on
-the model, the facts that are known and the query, and on nothing else that is asked.
+Validation, evaluation and the predictor all ask this one, in any snapshot of newcomers. A query is answered by itself,
+so that a score depends on the model, the facts that are known and the query, and on nothing else that is asked.
 """
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from newcomer.graph import Ids, Overlay
-from newcomer.models.embedding.newcomers import Component, EncodedComponent
+from newcomer.config import Config
+from newcomer.graph import Graph, Ids, Overlay, TripleArray
+from newcomer.models.embedding.graph_tensors import GraphTensors
+from newcomer.models.embedding.model import Model
+from newcomer.models.embedding.newcomers import Component, EncodedComponent, Members, NewcomerEncoder, Snapshot
 from newcomer.models.embedding.scorer import EmbeddingScorer, Scores
-from newcomer.models.ensemble import Weights, ensemble_scores, parts
-from newcomer.models.features import Column, Signals, feature_names
+from newcomer.models.ensemble import Column, Signals, Weights, ensemble_scores, feature_names, parts
+from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.models.rule_engine import RuleEngine
-from newcomer.models.snapshot import Members, Snapshot
-from newcomer.models.trained import StoredNewcomers, TrainedModel
+from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.limits import thread_count
 from newcomer.rules.online import OnlineRules
+from newcomer.rules.rule import RuleSet
 from newcomer.rules.signals import graph_signals
 from newcomer.rules.statistics import GraphStatistics
+from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 AT_ONCE = 128  # queries whose tables are made together
 CELLS_AT_ONCE = 1 << 21  # candidates of these queries, all together
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """What a training ends with, and what a folder holds."""
+
+    config: Config
+    observed: Graph
+    rules: RuleSet
+    embedding: Model
+    graph: GraphTensors  # of seen entities, with their virtual neighbours
+    labels: Tensor  # of these virtual triples
+    neighbors: VirtualNeighbors | None = None
+    support: Tensor | None = None  # what rules add to their truth, before it is weighed, where that is known
+    weights: Weights | None = None  # of the ensemble
+    propagation: Propagation | None = None
+    triple_classifier: TripleClassifier | None = None
+
+    @property
+    def num_seen(self) -> int:
+        return self.graph.num_entities
+
+    @property
+    def device(self) -> torch.device:
+        return self.labels.device
+
+    @cached_property
+    def encoder(self) -> NewcomerEncoder:
+        """The embedding with its seen entities encoded."""
+        settings = self.config.model
+        options = settings.labels, settings.soft_label_c, settings.constrained
+        return NewcomerEncoder(self.embedding.eval(), self.graph, self.labels, *options, self.support)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredNewcomers:
+    """Newcomers' facts that a model comes with, by id, and what was computed of them before, where that is known."""
+
+    facts: TripleArray = field(default_factory=TripleArray.empty)
+    virtual: VirtualNeighbors | None = None
+    labels: Tensor | None = None
+    support: Tensor | None = None
+    vectors: Tensor | None = None  # (newcomers of the vocabulary, d)
 
 
 class InferenceEngine:

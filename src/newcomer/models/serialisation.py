@@ -26,16 +26,14 @@ from newcomer.errors import DatasetError
 from newcomer.graph import TripleArray, about_newcomers, seen_count
 from newcomer.models.bundle import Bundle, Weights
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
-from newcomer.models.embedding.registry import build_model
-from newcomer.models.engine import InferenceEngine
-from newcomer.models.ensemble import KINDS
+from newcomer.models.embedding.model import build_model
+from newcomer.models.engine import InferenceEngine, StoredNewcomers, TrainedModel
+from newcomer.models.ensemble import KINDS, feature_names
 from newcomer.models.ensemble import Weights as EnsembleWeights
-from newcomer.models.features import feature_names
-from newcomer.models.grounding import limits_of
 from newcomer.models.pair_features import feature_count
 from newcomer.models.propagation.network import PREFIX as PROPAGATION
 from newcomer.models.propagation.network import Propagation
-from newcomer.models.trained import StoredNewcomers, TrainedModel
+from newcomer.models.rule_engine import limits_of
 from newcomer.models.triple_classifier import PREFIX as TRIPLE_CLASSIFIER
 from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.rule import RuleSet

@@ -21,8 +21,7 @@ from torch.nn import functional
 from newcomer.config import Config
 from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings
-from newcomer.models.embedding.model import Negatives
-from newcomer.models.embedding.registry import build_model
+from newcomer.models.embedding.model import Negatives, build_model
 from newcomer.models.sparse import distinct
 from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.training.view import View, around

@@ -23,7 +23,14 @@ from newcomer.models.bundle.manifest import (
     manifest_bytes,
     read_manifest,
 )
-from newcomer.models.bundle.rules import read_rule_numbers, write_rule_numbers
+from newcomer.models.bundle.rules import (
+    NEWCOMERS,
+    SEEN,
+    read_rule_numbers,
+    read_virtual,
+    write_rule_numbers,
+    write_virtual,
+)
 from newcomer.models.bundle.tables import (
     Weights,
     bytes_of,
@@ -37,7 +44,6 @@ from newcomer.models.bundle.tables import (
     write_table,
     write_weights,
 )
-from newcomer.models.bundle.virtual import NEWCOMERS, SEEN, read_virtual, write_virtual
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 

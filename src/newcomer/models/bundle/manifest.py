@@ -12,8 +12,8 @@ from newcomer import __version__
 from newcomer.config import Config, config_hash
 from newcomer.errors import InputError, shown
 from newcomer.files import looking_at
+from newcomer.models.bundle.rules import FILES, NEWCOMERS, SEEN
 from newcomer.models.bundle.tables import bytes_of, damaged, foreign, json_bytes, read_json
-from newcomer.models.bundle.virtual import FILES, NEWCOMERS, SEEN
 
 FORMAT = "newcomer model"
 FORMAT_VERSION = 4

@@ -23,11 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from newcomer.models.edges import Edges, join_edges
+from newcomer.models.device import one_thread
 from newcomer.models.embedding.decoders import Decoder
-from newcomer.models.embedding.encoder import Encoder, States
+from newcomer.models.embedding.encoder import Edges, Encoder, States, join_edges
 from newcomer.models.embedding.foldin_solver import Facts, Problem, UsedFacts, candidates_of, solve_all, solve_one
-from newcomer.models.threads import one_thread
 
 NEGATIVES = 512
 MAX_LOG_WEIGHT = 3.0  # how far beyond that of an even draw a negative's weight may be, in the logarithm

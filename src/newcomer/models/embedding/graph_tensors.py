@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from newcomer.graph import Graph, Ids, TripleArray, concatenate
-from newcomer.models.edges import Edges
+from newcomer.models.embedding.encoder import Edges
 from newcomer.models.sparse import Rows, single_rows
 from newcomer.models.vn.soft_labels import grounding_support
 from newcomer.rules.virtual_neighbors import VirtualNeighbors

@@ -10,9 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from newcomer.models.embedding.newcomers import EncodedComponent, NewcomerEncoder
-from newcomer.models.snapshot import ABSENT, Members, Snapshot
-from newcomer.models.threads import one_thread
+from newcomer.models.device import one_thread
+from newcomer.models.embedding.newcomers import ABSENT, EncodedComponent, Members, NewcomerEncoder, Snapshot
 
 TABLE_BYTES = 1 << 30  # of vectors that are kept for queries to come
 CERTAIN = 30.0  # a score whose truth is one in single precision

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from newcomer.models.device import one_thread
 from newcomer.models.propagation.cpu import distances
 from newcomer.models.propagation.edges import Floats, Ids, PropagationEdges
 from newcomer.models.propagation.network import DIM, LAYERS, Propagation, message_sums, over_all
-from newcomer.models.threads import one_thread
 
 MAX_CANDIDATES = 6  # chains whose facts are masked in turn; as many are kept that lead to any other entity
 MAX_CHAINS = 3

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from newcomer.graph import Adjacency, Base, Ids, Overlay
+from newcomer.models.device import one_thread
 from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
 from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
 from newcomer.models.propagation.network import Propagation, batch_size
-from newcomer.models.threads import one_thread
 
 
 class PropagationScorer:

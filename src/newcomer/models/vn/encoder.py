@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.models.edges import Edges, join_edges
-from newcomer.models.embedding.encoder import Encoder, QueryTable, States
+from newcomer.models.embedding.encoder import Edges, Encoder, QueryTable, States, join_edges
 from newcomer.models.sparse import Rows, row_softmax, single_rows, weighted_sum
 from newcomer.models.vn.layers import SLOPE, QueryLayer, StructureLayer, row_products
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.models.edges import Edges
+from newcomer.models.embedding.encoder import Edges
 from newcomer.models.sparse import Rows, by_column, by_row, row_softmax, single_rows, weighted_sum
 
 SLOPE = 0.2  # of the LeakyReLU, as attention networks have it
