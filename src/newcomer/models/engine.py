@@ -5,7 +5,6 @@ so that a score depends on the model, the facts that are known and the query, an
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from newcomer.config import Config
-from newcomer.graph import Graph, Ids, Overlay, TripleArray
+from newcomer.graph import Graph, Ids, Overlay, TripleArray, about_newcomers
 from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.embedding.newcomers import Component, EncodedComponent, Members, NewcomerEncoder, Snapshot
@@ -26,10 +25,10 @@ from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.models.rule_engine import RuleEngine
 from newcomer.models.triple_classifier import TripleClassifier
-from newcomer.rules.limits import thread_count
+from newcomer.rules.limits import in_threads, thread_count
 from newcomer.rules.online import OnlineRules
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.signals import graph_signals
+from newcomer.rules.signals import GraphSignals, graph_signals
 from newcomer.rules.statistics import GraphStatistics
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
@@ -64,9 +63,7 @@ class TrainedModel:
     @cached_property
     def encoder(self) -> NewcomerEncoder:
         """The embedding with its seen entities encoded."""
-        settings = self.config.model
-        options = settings.labels, settings.soft_label_c, settings.constrained
-        return NewcomerEncoder(self.embedding.eval(), self.graph, self.labels, *options, self.support)
+        return NewcomerEncoder(self.embedding.eval(), self.config.model, self.graph, self.labels, self.support)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +112,7 @@ class InferenceEngine:
         is_present[first:] = np.diff(self.overlay.base.rows.offsets)[first:] > 0
         if first == size:
             return Snapshot(self.overlay, (), is_present)
-        facts = stored.facts.take(np.maximum(stored.facts.heads, stored.facts.tails) >= first)
+        facts = about_newcomers(stored.facts, first)
         component = Component(np.arange(first, size, dtype=np.int32), facts)
         virtual = stored.virtual
         if virtual is None and self.encoder.uses_virtual_edges:
@@ -175,25 +172,18 @@ class InferenceEngine:
     def signals(self, snapshot: Snapshot, entity: int, relation: int) -> Signals:
         """All that the ensemble is computed from."""
         graph = self._graph_signals(snapshot, entity, relation)
-        propagation = self._propagation(snapshot, entity, relation)
-        return graph._replace(embedding=self.embedding.scores(snapshot, entity, relation), propagation=propagation)
+        return self._signals(snapshot, (entity, relation), graph, self._propagation(snapshot, entity, relation))
 
-    def _graph_signals(self, snapshot: Snapshot, entity: int, relation: int) -> Signals:
+    def _graph_signals(self, snapshot: Snapshot, entity: int, relation: int) -> GraphSignals:
         """Those that neither embedding nor propagation network is asked for."""
-        ranker, overlay = self.rules.ranker, snapshot.overlay
-        assert ranker is not None  # where there is an ensemble
-        found = graph_signals(ranker, overlay, self.statistics(snapshot), entity, relation)
-        nothing = np.empty(0, dtype=np.float32)
-        return Signals(
-            overlay.num_seen,
-            found.num_facts,
-            nothing,
-            found.rules,
-            found.is_linked,
-            found.frequency,
-            overlay.is_unobserved,
-            found.similarity,
-        )
+        assert self.rules.ranker is not None  # where there is an ensemble
+        return graph_signals(self.rules.ranker, snapshot.overlay, self.statistics(snapshot), entity, relation)
+
+    def _signals(
+        self, snapshot: Snapshot, query: tuple[int, int], graph: GraphSignals, propagation: Column | None
+    ) -> Signals:
+        embedding, overlay = self.embedding.scores(snapshot, *query), snapshot.overlay
+        return Signals(overlay.num_seen, overlay.is_unobserved, embedding, *graph, propagation)
 
     def _propagation(self, snapshot: Snapshot, entity: int, relation: int) -> Column | None:
         if self.propagation is None:
@@ -211,21 +201,12 @@ class InferenceEngine:
         queries = list(zip(entities.tolist(), relations.tolist(), strict=True))
         distinct = list(dict.fromkeys(queries))
         _ = snapshot.overlay.arrays, self.statistics(snapshot)  # made once, before many threads want them
-
-        def of_graph(query: tuple[int, int]) -> Signals:
-            return self._graph_signals(snapshot, *query)
-
-        with ThreadPoolExecutor(thread_count(self.threads)) as pool:
-            graph = list(pool.map(of_graph, distinct))
-        embedding = [self.embedding.scores(snapshot, *query) for query in distinct]
+        graph = in_threads(lambda query: self._graph_signals(snapshot, *query), distinct, thread_count(self.threads))
         rows: list[Column | None] = [None] * len(distinct)
         if self.propagation is not None:
             asked = np.array(distinct, dtype=np.int32).reshape(-1, 2).T
             rows = list(self.propagation.scores(snapshot.overlay, *asked))
-        found = {
-            query: one._replace(embedding=scores, propagation=row)
-            for query, one, scores, row in zip(distinct, graph, embedding, rows, strict=True)
-        }
+        found = {one[0]: self._signals(snapshot, *one) for one in zip(distinct, graph, rows, strict=True)}
         return [found[query] for query in queries]
 
 

@@ -41,13 +41,13 @@ class Signals(NamedTuple):
     """All that is known of every candidate for one query; (entities,) each."""
 
     num_seen: int
-    num_facts: int  # of the entity asked about
+    is_unobserved: Mask
     embedding: Column
+    num_facts: int  # of the entity asked about; from here on what `newcomer.rules.signals` gathers
     rules: RuleEvidence
     is_linked: Mask
     frequency: Floats
-    is_unobserved: Mask
-    similarity: Floats | None = None
+    similarity: Floats | None
     propagation: Column | None = None
 
 

@@ -6,6 +6,7 @@ entities for queries. What is computed for seen entities never depends on newcom
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -16,6 +17,10 @@ from torch.nn import functional
 
 from newcomer.models.embedding.decoders import Decoder
 from newcomer.models.sparse import Rows, row_sums, single_rows
+
+# Many entities, (n, d), for an oriented relation: as `Encoder.embed` gives them to the bit, but what does not depend on
+# the query is computed once.
+QueryTable = Callable[[int], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +67,10 @@ class States(NamedTuple):
     def num_seen(self) -> int:
         return len(self.layers[0]) - self.newcomers
 
-
-class QueryTable(ABC):
-    """Many entities embedded for one query after another: what does not depend on the query is computed once."""
-
-    @abstractmethod
-    def vectors_for(self, query: int) -> Tensor:
-        """(n, d): all of them for an oriented relation; the same bits as `Encoder.embed` gives."""
+    def joined(self, vectors: Tensor, edges: Edges) -> "States":
+        """With newcomers beside them, by vectors (newcomers, d) of the only layer, and their edges."""
+        layers = (torch.cat([self.layers[0], vectors]),)
+        return States(layers, join_edges(self.edges, edges), self.nodes, len(vectors))
 
 
 class Encoder(nn.Module, ABC):
@@ -105,9 +107,12 @@ class Encoder(nn.Module, ABC):
         vectors = self.vectors if nodes is None else functional.embedding(nodes, self.vectors)
         return functional.dropout(vectors, self.dropout, self.training)
 
-    @abstractmethod
     def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
-        """Encode the seen entities, or some of them: row ``k`` of ``edges`` is then entity ``nodes[k]``."""
+        """Encode the seen entities, or some of them: row ``k`` of ``edges`` is then entity ``nodes[k]``.
+
+        By default there is no layer but the input.
+        """
+        return States((self.inputs(nodes),), edges, nodes)
 
     @abstractmethod
     def extend(self, seen: States, edges: Edges) -> States:

@@ -3,7 +3,7 @@
 Models are built from settings that name the two.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,8 @@ from newcomer.models.embedding.encoder import Encoder, States
 from newcomer.models.embedding.foldin import FoldInEncoder
 from newcomer.models.sparse import distinct
 from newcomer.models.vn.encoder import VNEncoder
+
+Relations = TypeVar("Relations", int, Tensor)
 
 
 class Negatives(NamedTuple):
@@ -57,8 +59,8 @@ class Model(nn.Module):
         self.answers_by_input = answers_by_input
         self.num_relations = encoder.num_relations
 
-    def inverse(self, relations: Tensor) -> Tensor:
-        """The oriented ids of the inverses."""
+    def inverse(self, relations: Relations) -> Relations:
+        """The oriented ids of the inverses, of one or of many."""
         return (relations + self.num_relations) % (2 * self.num_relations)
 
     def inverted(self, triples: Tensor) -> Tensor:

@@ -17,8 +17,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from newcomer.config import ModelConfig
 from newcomer.graph import Graph, Ids, Mask, Overlay, TripleArray, Vocabulary
-from newcomer.models.embedding.encoder import Edges, QueryTable, States, join_edges
+from newcomer.models.embedding.encoder import Edges, QueryTable, States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.sparse import Rows
@@ -136,18 +137,12 @@ class NewcomerEncoder:
     """A model and its encoded seen entities, ready to encode newcomers."""
 
     def __init__(
-        self,
-        model: Model,
-        graph: GraphTensors,
-        labels: Tensor,
-        mode: str,
-        c: float,
-        constrained: bool,
-        support: Tensor | None = None,
+        self, model: Model, settings: ModelConfig, graph: GraphTensors, labels: Tensor, support: Tensor | None = None
     ) -> None:
         self.model, self.encoder, self.device = model, model.encoder, labels.device
         self.num_seen, self.num_relations = graph.num_entities, graph.num_relations
-        self.mode, self.c, self.constrained = mode, c, constrained and mode != "none"
+        self.mode, self.c = settings.labels, settings.soft_label_c
+        self.constrained = settings.constrained and self.mode != "none"
         self.graph, self.labels = graph, labels
         self._tables: WeakKeyDictionary[EncodedComponent, QueryTable] = WeakKeyDictionary()
         with torch.no_grad():
@@ -188,14 +183,10 @@ class NewcomerEncoder:
         """A graph of seen entities with their own edges only, and the place of each there."""
         asked, places = torch.unique(entities, return_inverse=True)
         edges = self.states.edges
-        first = edges.rows.offsets[asked]
-        sizes = edges.rows.offsets[asked + 1] - first
-        offsets = torch.cat([sizes.new_zeros(1), torch.cumsum(sizes, 0)])
-        entries = torch.repeat_interleave(first - offsets[:-1], sizes)
-        entries += torch.arange(len(entries), device=self.device)
-        others, columns = torch.unique(edges.rows.columns[entries], return_inverse=True)
+        own, entries = edges.rows.pick(asked)
+        others, columns = torch.unique(own.columns, return_inverse=True)
         nodes = torch.cat([asked, others])
-        rows = Rows(offsets, columns + len(asked), len(nodes))
+        rows = Rows(own.offsets, columns + len(asked), len(nodes)).knowing(own.row_ids(), own.sizes)
         layers = tuple(layer[nodes] for layer in self.states.layers)
         return States(layers, Edges(rows, edges.relations[entries], edges.weights[entries]), nodes), places
 
@@ -204,7 +195,7 @@ class NewcomerEncoder:
         if self.model.answers_by_input:
             return self.states.layers[0]
         if self._seen_table is not None:
-            return self._seen_table.vectors_for(query)
+            return self._seen_table(query)
         return self._in_parts(self.states, torch.arange(self.num_seen, device=self.device), query)
 
     @cached_property
@@ -214,8 +205,8 @@ class NewcomerEncoder:
     def newcomers(self, encoded: list[EncodedComponent], query: int) -> list[Tensor]:
         """(newcomers, d) of each component: as answers, embedded for an oriented relation."""
         if self.model.answers_by_input:
-            return [self.plain(one.states, one.places) for one in encoded]
-        found = {one: table.vectors_for(query) for one in encoded if (table := self._table(one)) is not None}
+            return [self.encoder.plain(one.states, one.places) for one in encoded]
+        found = {one: table(query) for one in encoded if (table := self._table(one)) is not None}
         others = [one for one in encoded if one not in found]
         found |= dict(zip(others, self._embedded(others, query), strict=True))
         return [found[one] for one in encoded]
@@ -242,14 +233,6 @@ class NewcomerEncoder:
         """(n, d): entities embedded for one query, some at a time."""
         parts = torch.split(places, AT_ONCE)
         return torch.cat([self.encoder.embed(states, part, torch.full_like(part, query)) for part in parts])
-
-    def plain(self, states: States, places: Tensor) -> Tensor:
-        """(n, d): vectors that no query asked for."""
-        return self.encoder.plain(states, places)
-
-    def plain_seen(self, entities: Tensor) -> Tensor:
-        """(n, d): the same for seen entities; looks at their edges only."""
-        return self.plain(*self.around(entities))
 
     def attention(self, states: States, place: int, query: int) -> Tensor | None:
         """(edges,): the attention to each edge of an entity for a query; None of encoders without any."""
@@ -339,10 +322,7 @@ class NewcomerEncoder:
         edges = graph.edges(weights)
         rows, entries = edges.rows.pick(torch.arange(len(near), graph.num_entities, device=self.device))
         of_newcomers = Edges(rows, edges.relations[entries], edges.weights[entries])
-        if vectors is None:
-            return self.encoder.extend(seen, of_newcomers)
-        together = (torch.cat([layers[0], vectors]),)
-        return States(together, join_edges(seen.edges, of_newcomers), near, len(vectors))
+        return self.encoder.extend(seen, of_newcomers) if vectors is None else seen.joined(vectors, of_newcomers)
 
 
 class _SeenAndNew:
