@@ -155,7 +155,4 @@ def parts(signals: Signals, weights: Weights) -> Iterator[Column]:
 
 def ensemble_scores(signals: Signals, weights: Weights) -> Column:
     """(entities,): the parts, added up in their order."""
-    total = np.zeros(len(signals.embedding), dtype=np.float32)
-    for part in parts(signals, weights):
-        total += part
-    return total
+    return sum(parts(signals, weights), start=np.zeros(len(signals.embedding), dtype=np.float32))

@@ -56,6 +56,10 @@ class GraphTensors:
     groundings: Groundings
     dependents: Rows
 
+    def weights(self, labels: Tensor) -> Tensor:
+        """A weight a triple: facts are certain, virtual ones have their labels."""
+        return torch.cat([torch.ones(len(self.facts), device=labels.device), labels])
+
     def edges(self, triple_weights: Tensor) -> Edges:
         """The edges with a weight a triple."""
         return Edges(self.rows, self.relations, triple_weights[self.sources], self.by_relation)

@@ -5,9 +5,9 @@ graph of their own: the seen entities that their facts, virtual neighbours and p
 there at one moment, and with which component, is a snapshot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -146,8 +146,8 @@ class NewcomerEncoder:
         self.graph, self.labels = graph, labels
         self._tables: WeakKeyDictionary[EncodedComponent, QueryTable] = WeakKeyDictionary()
         with torch.no_grad():
-            self.states = self.encoder.states(graph.edges(self._weights(graph, labels)))
-            self.support = self._support(self.model, self.states, graph, support) if self.constrained else None
+            self.states = self.encoder.states(graph.edges(graph.weights(labels)))
+            self.support = self._support(graph, support, partial(model.truths, self.states))
 
     @property
     def uses_virtual_edges(self) -> bool:
@@ -159,15 +159,17 @@ class NewcomerEncoder:
         return self.constrained and self.mode == "soft"
 
     def _support(
-        self, model: "Model | _SeenAndNew", states: States, graph: GraphTensors, support: Tensor | None
-    ) -> Tensor:
-        """The support of each virtual triple by its groundings; as given, where it is known."""
+        self, graph: GraphTensors, support: Tensor | None, truths: Callable[[Tensor], Tensor]
+    ) -> Tensor | None:
+        """The support of each virtual triple by its groundings, by the truths of triples; as given, where known."""
+        if not self.constrained:
+            return None
         every = torch.arange(len(graph.virtual), device=self.device)
         if not self._needs_support:
             return torch.zeros(len(every), device=self.device)
         if support is None:
             grounds = graph.grounds(every)
-            support = grounds.support(model.truths(states, grounds.premises).float())
+            support = grounds.support(truths(grounds.premises).float())
         return support
 
     def lift(self, support: Tensor) -> Tensor:
@@ -263,7 +265,7 @@ class NewcomerEncoder:
         places = torch.from_numpy(near.astype(np.int64)).to(self.device)
         with torch.no_grad():
             labels, states = self._labelled(places, graph, labels, vectors)
-            added = self._support(_SeenAndNew(self, places), states, graph, support) if self.constrained else None
+            added = self._support(graph, support, partial(self._truths, places, states))
         return EncodedComponent(component, places, states, graph, virtual, labels, added)
 
     def _graph_of(self, component: Component, near: Ids, virtual: VirtualNeighbors | None) -> GraphTensors:
@@ -289,14 +291,14 @@ class NewcomerEncoder:
     ) -> tuple[Tensor, States]:
         """The labels of virtual triples, where they are not known yet, and the encoded newcomers."""
         if labels is not None and self.encoder.uses_virtual_edges:
-            return labels, self._extended(near, graph, self._weights(graph, labels))
+            return labels, self._extended(near, graph, graph.weights(labels))
         nothing = torch.zeros(len(graph.virtual), device=self.device)
-        alone = self._extended(near, graph, self._weights(graph, nothing), vectors)
+        alone = self._extended(near, graph, graph.weights(nothing), vectors)
         if labels is None:
             labels = self._soft_labels(near, graph, alone)
         if not (self.encoder.uses_virtual_edges and bool(labels.any())):
             return labels, alone
-        return labels, self._extended(near, graph, self._weights(graph, labels))
+        return labels, self._extended(near, graph, graph.weights(labels))
 
     def _soft_labels(self, near: Tensor, graph: GraphTensors, states: States) -> Tensor:
         """The labels of virtual triples, with the newcomers encoded by their facts."""
@@ -305,13 +307,9 @@ class NewcomerEncoder:
             return soft_labels(nothing, nothing, self.c, self.mode)
         # Conclusions and premises are about the same few entities: their truths are computed together.
         grounds = graph.grounds(torch.arange(len(nothing), device=self.device))
-        truths = _SeenAndNew(self, near).truths(states, torch.cat([graph.virtual, grounds.premises]))
+        truths = self._truths(near, states, torch.cat([graph.virtual, grounds.premises]))
         support = grounds.support(truths[len(nothing) :])
         return soft_labels(truths[: len(nothing)], support, self.c)
-
-    def _weights(self, graph: GraphTensors, labels: Tensor) -> Tensor:
-        """A weight a triple: facts are certain."""
-        return torch.cat([torch.ones(len(graph.facts), device=self.device), labels])
 
     def _extended(self, near: Tensor, graph: GraphTensors, weights: Tensor, vectors: Tensor | None = None) -> States:
         """The newcomers beside seen entities whose own edges nobody needs here."""
@@ -324,42 +322,28 @@ class NewcomerEncoder:
         of_newcomers = Edges(rows, edges.relations[entries], edges.weights[entries])
         return self.encoder.extend(seen, of_newcomers) if vectors is None else seen.joined(vectors, of_newcomers)
 
-
-class _SeenAndNew:
-    """Truths of a component's triples: seen ends with all their edges, newcomers with theirs."""
-
-    def __init__(self, encoder: NewcomerEncoder, near: Tensor) -> None:
-        self.newcomer_encoder, self.near = encoder, near
-
-    def truths(self, states: States, triples: Tensor) -> Tensor:
-        """(n,): truth values in 0..1."""
-        model = self.newcomer_encoder.model
+    def _truths(self, near: Tensor, states: States, triples: Tensor) -> Tensor:
+        """(n,): truths of a component's triples in 0..1: seen ends with all their edges, newcomers with theirs."""
+        model = self.model
         if model.answers_by_input:
-            triples = model.oriented(triples, len(self.near))
-        heads, relations, tails = triples.unbind(dim=1)
-        if model.answers_by_input:
-            of_heads, of_tails = self._asked(states, heads, relations), self._answers(states, tails, relations)
+            heads, relations, tails = model.oriented(triples, len(near)).unbind(dim=1)
+            of_heads, all_seen = self._asked(near, states, heads, relations), bool((tails < len(near)).all())
+            of_tails = states.layers[0][tails] if all_seen else model.answers(states, tails, relations)
         else:
+            heads, relations, tails = triples.unbind(dim=1)
             ends, queries = torch.cat([heads, tails]), torch.cat([relations, model.inverse(relations)])
-            vectors = self._asked(states, ends, queries)
-            of_heads, of_tails = vectors[: len(heads)], vectors[len(heads) :]
+            of_heads, of_tails = self._asked(near, states, ends, queries).chunk(2)
         return torch.sigmoid(model.decoder.triples(of_heads, relations, of_tails))
 
-    def _answers(self, states: States, tails: Tensor, relations: Tensor) -> Tensor:
-        """(n, d): the model's answers, where these are of their own; mostly seen ones, whose vectors are there."""
-        if bool((tails < len(self.near)).all()):
-            return states.layers[0][tails]
-        return self.newcomer_encoder.model.answers(states, tails, relations)
-
-    def _asked(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+    def _asked(self, near: Tensor, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         """(n, d): entities as queries ask for them; each that is asked the same several times is embedded once."""
-        size = 2 * self.newcomer_encoder.num_relations
+        size = 2 * self.num_relations
         distinct, places = torch.unique(entities * size + queries, return_inverse=True)
         entities, queries = distinct // size, distinct % size
-        is_seen = entities < len(self.near)
+        is_seen = entities < len(near)
         vectors = states.layers[0].new_empty(len(distinct), states.layers[0].shape[1])
-        vectors[is_seen] = self.newcomer_encoder.seen(self.near[entities[is_seen]], queries[is_seen])
-        vectors[~is_seen] = self.newcomer_encoder.encoder.embed(states, entities[~is_seen], queries[~is_seen])
+        vectors[is_seen] = self.seen(near[entities[is_seen]], queries[is_seen])
+        vectors[~is_seen] = self.encoder.embed(states, entities[~is_seen], queries[~is_seen])
         return vectors[places]
 
 

@@ -102,8 +102,8 @@ class EmbeddingScorer:
 
     def _candidates(self, snapshot: Snapshot, relation: int) -> tuple[Tensor, list[Tensor]]:
         """(seen, d), and (newcomers, d) of each component: vectors of candidates for (?, relation)."""
-        query = self.model.inverse(relation)
-        query = query if self.model.encoder.query_aware and not self.model.answers_by_input else 0
+        depends = self.model.encoder.query_aware and not self.model.answers_by_input
+        query = self.model.inverse(relation) if depends else 0
         components = snapshot.components
         with self._lock:
             table = self._tables.get(query) or _Table(self.encoder.everyone(query))
