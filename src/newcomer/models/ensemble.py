@@ -114,20 +114,6 @@ def propagation(signals: Signals) -> Column:
     return signals.propagation
 
 
-FEATURES: dict[str, Feature] = {
-    "embedding": Feature(embedding, 0.4),
-    "rule_rank": Feature(rule_rank, 0.2),
-    "rule_confidence": Feature(rule_confidence, 0.0),
-    "rule_odds": Feature(rule_odds, 0.7),
-    "linked": Feature(linked, 2.0),
-    "frequency": Feature(frequency, 0.4),
-    "unobserved": Feature(unobserved, -3.0),
-    "similarity": Feature(similarity, 0.2, lambda signals: signals.similarity is not None),
-    "propagation": Feature(propagation, 0.5, lambda signals: signals.propagation is not None),
-}
-LINKED = list(FEATURES).index("linked")
-
-
 def feature_names(statistics: bool, has_propagation: bool) -> tuple[str, ...]:
     """The features of a model, in their order."""
     missing = {"similarity": not statistics, "propagation": not has_propagation}
@@ -156,3 +142,17 @@ def parts(signals: Signals, weights: Weights) -> Iterator[Column]:
 def ensemble_scores(signals: Signals, weights: Weights) -> Column:
     """(entities,): the parts, added up in their order."""
     return sum(parts(signals, weights), start=np.zeros(len(signals.embedding), dtype=np.float32))
+
+
+FEATURES: dict[str, Feature] = {
+    "embedding": Feature(embedding, 0.4),
+    "rule_rank": Feature(rule_rank, 0.2),
+    "rule_confidence": Feature(rule_confidence, 0.0),
+    "rule_odds": Feature(rule_odds, 0.7),
+    "linked": Feature(linked, 2.0),
+    "frequency": Feature(frequency, 0.4),
+    "unobserved": Feature(unobserved, -3.0),
+    "similarity": Feature(similarity, 0.2, lambda signals: signals.similarity is not None),
+    "propagation": Feature(propagation, 0.5, lambda signals: signals.propagation is not None),
+}
+LINKED = list(FEATURES).index("linked")

@@ -11,13 +11,7 @@ from newcomer.rules.limits import thread_count
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.virtual_neighbors import (
-    Grounder,
-    NeighborLimits,
-    VirtualNeighbors,
-    about_those,
-    gather,
-)
+from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, gather
 
 NOBODY = Component(np.empty(0, dtype=np.int32), TripleArray.empty())
 
@@ -123,9 +117,5 @@ def _inferring(rules: RuleSet, config: Config) -> tuple[Grounder | None, PathLim
 def limits_of(wanted: RulesConfig) -> NeighborLimits:
     """Which rules may add virtual neighbours."""
     return NeighborLimits(
-        wanted.min_confidence,
-        wanted.measure,
-        wanted.neighbor_min_support,
-        wanted.min_head_size,
-        wanted.max_per_entity,
+        wanted.min_confidence, wanted.measure, wanted.neighbor_min_support, wanted.min_head_size, wanted.max_per_entity
     )

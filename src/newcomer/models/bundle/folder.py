@@ -15,14 +15,7 @@ from newcomer.config import Config, to_toml
 from newcomer.errors import DatasetError, InputError, OptionError, OutputError, shown
 from newcomer.files import fresh_folder, looking_at
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
-from newcomer.models.bundle.manifest import (
-    FORMAT,
-    MANIFEST,
-    RULES,
-    check_files,
-    manifest_bytes,
-    read_manifest,
-)
+from newcomer.models.bundle.manifest import FORMAT, MANIFEST, RULES, check_files, manifest_bytes, read_manifest
 from newcomer.models.bundle.rules import (
     NEWCOMERS,
     SEEN,

@@ -205,14 +205,7 @@ def _importances(
 
 @numba.njit(nogil=True, cache=True)
 def _extended(
-    senders: Ids,
-    receivers: Ids,
-    edges: Ids,
-    gains: Floats,
-    source: int,
-    lengths: Ids,
-    totals: Doubles,
-    chains: Ids,
+    senders: Ids, receivers: Ids, edges: Ids, gains: Floats, source: int, lengths: Ids, totals: Doubles, chains: Ids
 ) -> tuple[Ids, Doubles, Ids]:
     """The best chains after another layer, in which each goes along one of the edges, or stays."""
     further = lengths.copy(), totals.copy(), chains.copy()
