@@ -42,15 +42,12 @@ from bench_training import memory
 from harness import Bar, best_of, data_folder, finish, in_child
 from newcomer.config import load_preset, with_overrides
 from newcomer.data import load_dataset
-from newcomer.evaluation.ranking import Queries, RankingProtocol, evaluate_under, queries_of
+from newcomer.evaluation.ranking import Queries, RankingProtocol, Scorer, evaluate_under, queries_of
 from newcomer.graph import InductiveDataset, Overlay
 from newcomer.models.embedding.decoders import DistMult
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
-from newcomer.models.embedding.model import Model
-from newcomer.models.embedding.registry import build_model
-from newcomer.models.engine import InferenceEngine, SnapshotScorer
-from newcomer.models.scorer import Scorer
-from newcomer.models.trained import StoredNewcomers, TrainedModel
+from newcomer.models.embedding.model import Model, build_model
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers, TrainedModel
 from newcomer.models.vn.encoder import VNEncoder
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import RuleSet

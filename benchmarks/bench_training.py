@@ -30,7 +30,7 @@ from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models import sparse
-from newcomer.models.edges import Edges
+from newcomer.models.embedding.encoder import Edges
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.vn.encoder import VNEncoder
 from newcomer.models.vn.layers import StructureLayer

@@ -29,7 +29,7 @@ from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import Queries, RankingProtocol, evaluate_under
 from newcomer.graph import Graph, InductiveDataset, Mask, Overlay
 from newcomer.models.device import DEVICES, choose_device
-from newcomer.models.features import FEATURES
+from newcomer.models.ensemble import FEATURES
 from newcomer.reproduction.cells import commit
 from newcomer.rules.rule import Kind
 from newcomer.rules.statistics import GraphStatistics

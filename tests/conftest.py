@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, settings
 from newcomer.data.dataset import parts_of
 from newcomer.data.tables import NamedTriples, assemble
 from newcomer.errors import InputError, NewcomerError
-from newcomer.evaluation.ranking import Progress, Queries, RankingProtocol, RankingResult, evaluate_under
+from newcomer.evaluation.ranking import Progress, Queries, RankingProtocol, RankingResult, Scorer, evaluate_under
 from newcomer.graph import Graph, InductiveDataset, TripleArray
-from newcomer.models.scorer import Scorer
 
 settings.register_profile(
     "pinned",

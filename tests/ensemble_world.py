@@ -7,7 +7,7 @@ import numpy as np
 from newcomer.data import load_dataset
 from newcomer.evaluation.ranking import queries_of
 from newcomer.graph import Overlay
-from newcomer.models.features import Signals
+from newcomer.models.ensemble import Signals
 from newcomer.rules.mining import mine_rules
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.signals import graph_signals
@@ -32,16 +32,7 @@ def embeddings(right: float) -> dict[tuple[int, int], np.ndarray]:
 def signals_of(embedding: np.ndarray, entity: int, relation: int, statistics: GraphStatistics | None = None) -> Signals:
     """All that is known of every candidate, as the engine gathers it."""
     found = graph_signals(RANKER, OVERLAY, statistics, entity, relation)
-    return Signals(
-        OVERLAY.num_seen,
-        found.num_facts,
-        embedding,
-        found.rules,
-        found.is_linked,
-        found.frequency,
-        OVERLAY.is_unobserved,
-        found.similarity,
-    )
+    return Signals(OVERLAY.num_seen, OVERLAY.is_unobserved, embedding, *found)
 
 
 class TableEngine:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from newcomer.models.baselines import LANEncoder, LSTMEncoder, NeighborEncoder, scrambled
-from newcomer.models.edges import Edges
 from newcomer.models.embedding.decoders import DECODERS, Decoder
+from newcomer.models.embedding.encoder import Edges
 from newcomer.models.embedding.foldin import FoldInEncoder
 from newcomer.models.embedding.foldin_solver import RIDGE
-from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.sparse import Rows
 from newcomer.models.vn.layers import QueryLayer, StructureLayer
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from newcomer.models.baselines import LANEncoder, MeanEncoder
-from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.embedding.model import ENCODERS
 from nn_oracle import LOOPS, edges_of, random_edges
 from test_encoder import DIM, RELATIONS, SEEN, prepared
 

@@ -1,7 +1,7 @@
 """A trained model as a folder: it comes back as it was, or one sentence says which file is to blame.
 
 Covers newcomer.models.bundle.folder, newcomer.models.bundle.manifest, newcomer.models.bundle.tables,
-newcomer.models.bundle.rules and newcomer.models.bundle.virtual.
+newcomer.models.bundle.rules and newcomer.models.bundle.rules.
 """
 
 import hashlib

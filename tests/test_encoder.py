@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from newcomer.models.edges import Edges, join_edges
 from newcomer.models.embedding.decoders import DECODERS
-from newcomer.models.embedding.encoder import Encoder, States
-from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.embedding.encoder import Edges, Encoder, States, join_edges
+from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.vn import encoder as vn_encoder
 from nn_oracle import LOOPS, edges_of, lists_of, most_likely, query_loop, random_edges, structure_loop
 

@@ -13,8 +13,7 @@ import torch
 from conftest import evaluate
 from ensemble_world import NAMES, QUERIES, SAMPLE, TableEngine
 from newcomer.config import load_preset, with_overrides
-from newcomer.models.ensemble import KINDS, ensemble_scores
-from newcomer.models.features import LINKED, feature_names
+from newcomer.models.ensemble import KINDS, LINKED, ensemble_scores, feature_names
 from newcomer.models.serialisation import ENSEMBLE
 from newcomer.training.ensemble import THINNED, Examples, examples, few_weights_for, priors_of, weights_for
 from newcomer.training.pipeline import fit

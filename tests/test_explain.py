@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from newcomer.models.features import feature_names
+from newcomer.models.ensemble import feature_names
 from newcomer.models.rule_engine import RuleEngine
 from newcomer.predictor import Predictor
 from newcomer.predictor.answers import Grounding

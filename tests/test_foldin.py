@@ -19,7 +19,7 @@ from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.foldin import MAX_LOG_WEIGHT, NEGATIVES, FoldInEncoder
 from newcomer.models.embedding.foldin_solver import RIDGE, candidates_of
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.embedding.model import ENCODERS
 from newcomer.predictor import Predictor
 from newcomer.training.embedding import Trainer
 from newcomer.training.pipeline import fit

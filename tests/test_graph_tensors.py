@@ -7,7 +7,7 @@ import torch
 from newcomer.graph import Graph, Overlay, TripleArray
 from newcomer.models.embedding.decoders import DECODERS
 from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings, build_graph_tensors
-from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.embedding.model import ENCODERS
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
 from nn_oracle import edges_of, lists_of, one_thread

@@ -4,11 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from newcomer.models.edges import Edges
 from newcomer.models.embedding.decoders import DECODERS
-from newcomer.models.embedding.encoder import States
-from newcomer.models.embedding.model import Model, Negatives
-from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.embedding.encoder import Edges, States
+from newcomer.models.embedding.model import ENCODERS, Model, Negatives
 from nn_oracle import ENCODER_DECODERS, random_edges
 
 DIM, RELATIONS, SEEN = 4, 3, 7

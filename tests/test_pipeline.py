@@ -15,9 +15,8 @@ from newcomer.config import Config, TrainingConfig
 from newcomer.errors import DatasetError, OptionError
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.models.device import choose_device
-from newcomer.models.embedding.registry import ENCODERS
-from newcomer.models.engine import InferenceEngine, SnapshotScorer
-from newcomer.models.trained import StoredNewcomers
+from newcomer.models.embedding.model import ENCODERS
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.training import pipeline as fitting
 from newcomer.training import runtime as conditions

@@ -26,8 +26,8 @@ from newcomer.evaluation.calibration import evidence
 from newcomer.evaluation.stored import calibration_of
 from newcomer.graph import Adjacency, AnswerCounts, InductiveDataset
 from newcomer.models.bundle import Bundle, Thresholds, read_bundle, write_bundle
+from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.embedding.newcomers import NewcomerEncoder
-from newcomer.models.embedding.registry import ENCODERS
 from newcomer.models.rule_engine import RuleEngine
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best

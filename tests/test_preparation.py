@@ -1,6 +1,6 @@
 """What training is given: which facts the protocol allows, the rules of them, and what these conclude.
 
-Covers newcomer.models.grounding.
+Covers newcomer.models.rule_engine.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, Overlay, TripleArray
 from newcomer.graph.types import seen_count
 from newcomer.models.bundle.rules import problem_of
-from newcomer.models.grounding import ground
+from newcomer.models.rule_engine import ground
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet

@@ -1,6 +1,6 @@
 """A trained model measured on a data set: the right scores by name, figures that follow from them, and the report.
 
-Covers newcomer.evaluation.reliability, newcomer.evaluation.stored, newcomer.models.scorer.
+Covers newcomer.evaluation.reliability, newcomer.evaluation.stored, newcomer.evaluation.ranking.
 """
 
 import json
@@ -51,8 +51,7 @@ from newcomer.evaluation.report import (
 )
 from newcomer.graph import Graph, Ids, InductiveDataset, Overlay, TripleArray, Vocabulary, concatenate
 from newcomer.models.bundle import RESULTS, Bundle, dataset_hash, read_bundle, write_bundle
-from newcomer.models.engine import InferenceEngine, SnapshotScorer
-from newcomer.models.trained import StoredNewcomers
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers
 from newcomer.predictor import Predictor
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.training.pipeline import Fitted, fit

@@ -12,9 +12,9 @@ from conftest import complaint
 from newcomer.evaluation.alignment import scorer_for
 from newcomer.graph import Ids, InductiveDataset
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
-from newcomer.models.engine import InferenceEngine, SnapshotScorer
-from newcomer.models.features import FEATURES
-from newcomer.models.grounding import ground_seen
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers
+from newcomer.models.ensemble import FEATURES
+from newcomer.models.rule_engine import ground_seen
 from newcomer.models.serialisation import (
     BESIDE,
     ENSEMBLE,
@@ -25,7 +25,6 @@ from newcomer.models.serialisation import (
     load_model,
     weights_of,
 )
-from newcomer.models.trained import StoredNewcomers
 from newcomer.predictor import Predictor
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 from newcomer.training.pipeline import Fitted, fit

@@ -1,13 +1,13 @@
 """Snapshots as newcomers come and go: who has which slot and id, and what one newcomer's facts change for others.
 
-Covers newcomer.models.snapshot and newcomer.predictor.snapshot.
+Covers newcomer.models.embedding.newcomers and newcomer.predictor.snapshot.
 """
 
 import numpy as np
 import pytest
 
 from conftest import complaint
-from newcomer.models.snapshot import ABSENT
+from newcomer.models.embedding.newcomers import ABSENT
 from newcomer.predictor import Predictor
 from newcomer.predictor.snapshot import known_answers
 from nn_oracle import one_thread

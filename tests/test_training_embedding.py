@@ -15,11 +15,9 @@ from newcomer.data import load_dataset
 from newcomer.graph import Graph, InductiveDataset, Overlay, TripleArray
 from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.embedding.model import Negatives
-from newcomer.models.embedding.registry import ENCODERS, build_model
+from newcomer.models.embedding.model import ENCODERS, Negatives, build_model
 from newcomer.models.embedding.scorer import lifted
-from newcomer.models.engine import InferenceEngine, SnapshotScorer
-from newcomer.models.trained import StoredNewcomers, TrainedModel
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers, TrainedModel
 from newcomer.rules.rule import Kind, Rule, RuleSet
 from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
 from newcomer.training.embedding import Trainer, cross_entropy, softmax_cross_entropy

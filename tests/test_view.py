@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from newcomer.models.embedding.model import Negatives
-from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.embedding.model import ENCODERS, Negatives
 from newcomer.training.embedding import Trainer
 from newcomer.training.view import View, around
 from nn_oracle import one_thread

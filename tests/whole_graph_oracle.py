@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from newcomer.graph import InductiveDataset
-from newcomer.models.edges import Edges
-from newcomer.models.embedding.encoder import States
+from newcomer.models.embedding.encoder import Edges, States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.vn.soft_labels import soft_labels

@@ -211,7 +211,7 @@ def loaded(run: Path) -> Iterator["Predictor"]:
     A query is little work: more threads would mostly wait for each other, and for seconds where other programs want
     the cores. Nor do answers then depend on the machine.
     """
-    from newcomer.models.threads import limited_threads
+    from newcomer.models.device import limited_threads
     from newcomer.predictor import load
 
     with limited_threads(1):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import torch
 
 from newcomer.errors import DatasetError
+from newcomer.evaluation.ranking import Scorer
 from newcomer.graph import (
     UNKNOWN,
     Graph,
@@ -27,10 +28,8 @@ from newcomer.graph import (
     concatenate,
 )
 from newcomer.models.bundle import Bundle
-from newcomer.models.engine import InferenceEngine, SnapshotScorer
-from newcomer.models.scorer import Scorer
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers
 from newcomer.models.serialisation import load_model, load_newcomers
-from newcomer.models.trained import StoredNewcomers
 from newcomer.models.triple_classifier import TripleClassifierScorer
 from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker, RuleScorer

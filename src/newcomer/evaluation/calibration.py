@@ -26,9 +26,8 @@ import numpy.typing as npt
 
 from newcomer.errors import DatasetError, shown
 from newcomer.evaluation.metrics import Values
-from newcomer.evaluation.ranking import MEMORY_LIMIT, SCORE_BYTES
+from newcomer.evaluation.ranking import MEMORY_LIMIT, SCORE_BYTES, Scorer
 from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary
-from newcomer.models.scorer import Scorer
 
 CERTAIN = 1e-9  # what is left to others at least, where logarithms need something
 SHARED_AMONG = 20  # best candidates, among which an answer has its share

@@ -22,6 +22,7 @@ from newcomer.evaluation.ranking import (
     Progress,
     RankingProtocol,
     RankingResult,
+    Scorer,
     align,
     evaluate_under,
     queries_of,
@@ -30,8 +31,7 @@ from newcomer.evaluation.reliability import SHOWN, answers_of_triples, calibrate
 from newcomer.evaluation.stored import calibration_of, decides_by_probability, thresholds_in
 from newcomer.graph import Graph, InductiveDataset, Mask
 from newcomer.models.bundle import Bundle, dataset_hash
-from newcomer.models.scorer import Scorer
-from newcomer.models.threads import limited_threads
+from newcomer.models.device import limited_threads
 
 RANKING, CLASSIFICATION = TASKS = ("link-prediction", "triple-classification")
 NEWCOMERS, PROBABILITIES, VALID = THRESHOLDS = ("newcomers", "probabilities", "valid")  # what thresholds are found on

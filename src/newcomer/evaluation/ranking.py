@@ -15,7 +15,7 @@ The known filter cannot remove true facts that the data set lacks; `ceiling` say
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ import pyarrow as pa
 from newcomer.errors import DatasetError, OptionError, check_name, shown
 from newcomer.evaluation.metrics import MEASURED, Counts, Interval, Values, bootstrap, expected_summary, summary
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary, concatenate
-from newcomer.models.scorer import Scorer
 
 Progress = Callable[[int, int], None]
 
@@ -32,6 +31,13 @@ GROUPS = ("newcomer", "seen")
 MEMORY_LIMIT = 64 << 20  # bytes that ranking a batch takes
 SCORE_BYTES = 8 + 1  # a score in double precision and one comparison of it
 REMOVED_BYTES = 40  # a removed candidate's row and place, and the temporaries they are computed from
+
+
+class Scorer(Protocol):
+    """Anything that can say how true each entity is as the tail of a query."""
+
+    def scores(self, entities: Ids, relations: Ids, /) -> npt.NDArray[Any]:
+        """Scores of shape (batch, num_entities), higher is better; ``relations`` from ``R`` on are inverses."""
 
 
 @dataclass(frozen=True, eq=False)

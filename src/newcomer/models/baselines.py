@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.models.edges import Edges, join_edges
-from newcomer.models.embedding.encoder import Encoder, States
+from newcomer.models.embedding.encoder import Edges, Encoder, States
 from newcomer.models.sparse import Rows, row_softmax, row_sums, weighted_sum
 from newcomer.models.vn.layers import glorot
 
@@ -32,15 +31,10 @@ class NeighborEncoder(Encoder):
     def _add_parameters(self, dim: int, generator: torch.Generator) -> None:
         """Create what an encoder learns beyond this."""
 
-    def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
-        return States((self.inputs(nodes),), edges, nodes)
-
     def extend(self, seen: States, edges: Edges) -> States:
         has_vector = edges.rows.columns < seen.edges.rows.num_rows
         edges = replace(edges, weights=edges.weights * has_vector)
-        nothing = self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1])
-        layers = (torch.cat([seen.layers[0], nothing]),)
-        return States(layers, join_edges(seen.edges, edges), seen.nodes, edges.rows.num_rows)
+        return seen.joined(self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1]), edges)
 
     def neighbors(self, states: States, entities: Tensor) -> tuple[Rows, Tensor, Tensor]:
         """For each entity its visible edges, thinned: rows, their relations and their weights."""

@@ -1,4 +1,7 @@
-"""The device a model computes on."""
+"""The device a model computes on, and how many threads torch works on for a while."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -15,3 +18,20 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not there:
         raise OptionError("there is no GPU that PyTorch can use here; pass --device cpu or auto")
     return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+@contextmanager
+def limited_threads(threads: int | None) -> Iterator[None]:
+    """Within the block torch has so many threads; None leaves it as many as it has."""
+    before = torch.get_num_threads()
+    try:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Sums over many numbers by one thread: several would share them out, and so round differently."""
+    return limited_threads(1)

@@ -1,32 +1,80 @@
-"""The inference engine: scores of every candidate for (entity, relation, ?), in any snapshot of newcomers.
+"""A trained model in memory, and the inference engine: scores of every candidate for (entity, relation, ?).
 
-Validation, evaluation and the predictor all ask this one. A query is answered by itself, so that a score depends on
-the model, the facts that are known and the query, and on nothing else that is asked.
+Validation, evaluation and the predictor all ask this one, in any snapshot of newcomers. A query is answered by itself,
+so that a score depends on the model, the facts that are known and the query, and on nothing else that is asked.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from newcomer.graph import Ids, Overlay
-from newcomer.models.embedding.newcomers import Component, EncodedComponent
+from newcomer.config import Config
+from newcomer.graph import Graph, Ids, Overlay, TripleArray, about_newcomers
+from newcomer.models.embedding.graph_tensors import GraphTensors
+from newcomer.models.embedding.model import Model
+from newcomer.models.embedding.newcomers import Component, EncodedComponent, Members, NewcomerEncoder, Snapshot
 from newcomer.models.embedding.scorer import EmbeddingScorer, Scores
-from newcomer.models.ensemble import Weights, ensemble_scores, parts
-from newcomer.models.features import Column, Signals, feature_names
+from newcomer.models.ensemble import Column, Signals, Weights, ensemble_scores, feature_names, parts
+from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.models.rule_engine import RuleEngine
-from newcomer.models.snapshot import Members, Snapshot
-from newcomer.models.trained import StoredNewcomers, TrainedModel
-from newcomer.rules.limits import thread_count
+from newcomer.models.triple_classifier import TripleClassifier
+from newcomer.rules.limits import in_threads, thread_count
 from newcomer.rules.online import OnlineRules
-from newcomer.rules.signals import graph_signals
+from newcomer.rules.rule import RuleSet
+from newcomer.rules.signals import GraphSignals, graph_signals
 from newcomer.rules.statistics import GraphStatistics
+from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 AT_ONCE = 128  # queries whose tables are made together
 CELLS_AT_ONCE = 1 << 21  # candidates of these queries, all together
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """What a training ends with, and what a folder holds."""
+
+    config: Config
+    observed: Graph
+    rules: RuleSet
+    embedding: Model
+    graph: GraphTensors  # of seen entities, with their virtual neighbours
+    labels: Tensor  # of these virtual triples
+    neighbors: VirtualNeighbors | None = None
+    support: Tensor | None = None  # what rules add to their truth, before it is weighed, where that is known
+    weights: Weights | None = None  # of the ensemble
+    propagation: Propagation | None = None
+    triple_classifier: TripleClassifier | None = None
+
+    @property
+    def num_seen(self) -> int:
+        return self.graph.num_entities
+
+    @property
+    def device(self) -> torch.device:
+        return self.labels.device
+
+    @cached_property
+    def encoder(self) -> NewcomerEncoder:
+        """The embedding with its seen entities encoded."""
+        return NewcomerEncoder(self.embedding.eval(), self.config.model, self.graph, self.labels, self.support)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredNewcomers:
+    """Newcomers' facts that a model comes with, by id, and what was computed of them before, where that is known."""
+
+    facts: TripleArray = field(default_factory=TripleArray.empty)
+    virtual: VirtualNeighbors | None = None
+    labels: Tensor | None = None
+    support: Tensor | None = None
+    vectors: Tensor | None = None  # (newcomers of the vocabulary, d)
 
 
 class InferenceEngine:
@@ -64,7 +112,7 @@ class InferenceEngine:
         is_present[first:] = np.diff(self.overlay.base.rows.offsets)[first:] > 0
         if first == size:
             return Snapshot(self.overlay, (), is_present)
-        facts = stored.facts.take(np.maximum(stored.facts.heads, stored.facts.tails) >= first)
+        facts = about_newcomers(stored.facts, first)
         component = Component(np.arange(first, size, dtype=np.int32), facts)
         virtual = stored.virtual
         if virtual is None and self.encoder.uses_virtual_edges:
@@ -124,25 +172,18 @@ class InferenceEngine:
     def signals(self, snapshot: Snapshot, entity: int, relation: int) -> Signals:
         """All that the ensemble is computed from."""
         graph = self._graph_signals(snapshot, entity, relation)
-        propagation = self._propagation(snapshot, entity, relation)
-        return graph._replace(embedding=self.embedding.scores(snapshot, entity, relation), propagation=propagation)
+        return self._signals(snapshot, (entity, relation), graph, self._propagation(snapshot, entity, relation))
 
-    def _graph_signals(self, snapshot: Snapshot, entity: int, relation: int) -> Signals:
+    def _graph_signals(self, snapshot: Snapshot, entity: int, relation: int) -> GraphSignals:
         """Those that neither embedding nor propagation network is asked for."""
-        ranker, overlay = self.rules.ranker, snapshot.overlay
-        assert ranker is not None  # where there is an ensemble
-        found = graph_signals(ranker, overlay, self.statistics(snapshot), entity, relation)
-        nothing = np.empty(0, dtype=np.float32)
-        return Signals(
-            overlay.num_seen,
-            found.num_facts,
-            nothing,
-            found.rules,
-            found.is_linked,
-            found.frequency,
-            overlay.is_unobserved,
-            found.similarity,
-        )
+        assert self.rules.ranker is not None  # where there is an ensemble
+        return graph_signals(self.rules.ranker, snapshot.overlay, self.statistics(snapshot), entity, relation)
+
+    def _signals(
+        self, snapshot: Snapshot, query: tuple[int, int], graph: GraphSignals, propagation: Column | None
+    ) -> Signals:
+        embedding, overlay = self.embedding.scores(snapshot, *query), snapshot.overlay
+        return Signals(overlay.num_seen, overlay.is_unobserved, embedding, *graph, propagation)
 
     def _propagation(self, snapshot: Snapshot, entity: int, relation: int) -> Column | None:
         if self.propagation is None:
@@ -160,21 +201,12 @@ class InferenceEngine:
         queries = list(zip(entities.tolist(), relations.tolist(), strict=True))
         distinct = list(dict.fromkeys(queries))
         _ = snapshot.overlay.arrays, self.statistics(snapshot)  # made once, before many threads want them
-
-        def of_graph(query: tuple[int, int]) -> Signals:
-            return self._graph_signals(snapshot, *query)
-
-        with ThreadPoolExecutor(thread_count(self.threads)) as pool:
-            graph = list(pool.map(of_graph, distinct))
-        embedding = [self.embedding.scores(snapshot, *query) for query in distinct]
+        graph = in_threads(lambda query: self._graph_signals(snapshot, *query), distinct, thread_count(self.threads))
         rows: list[Column | None] = [None] * len(distinct)
         if self.propagation is not None:
             asked = np.array(distinct, dtype=np.int32).reshape(-1, 2).T
             rows = list(self.propagation.scores(snapshot.overlay, *asked))
-        found = {
-            query: one._replace(embedding=scores, propagation=row)
-            for query, one, scores, row in zip(distinct, graph, embedding, rows, strict=True)
-        }
+        found = {one[0]: self._signals(snapshot, *one) for one in zip(distinct, graph, rows, strict=True)}
         return [found[query] for query in queries]
 
 

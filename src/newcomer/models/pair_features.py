@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from newcomer.graph import Graph, Ids, Offsets
 from newcomer.rules.compiled import compiled
@@ -28,55 +29,27 @@ class PairFeatures:
 
     def __init__(self, graph: Graph) -> None:
         self.num_relations = graph.num_relations
-        adjacency, size, oriented = graph.adjacency, graph.num_entities, 2 * graph.num_relations
-        row = np.repeat(np.arange(size), np.diff(adjacency.offsets))
-        kinds, counts = np.unique(row * oriented + adjacency.relations, return_counts=True)
-        self.roles = _offsets(kinds // oriented, size)
-        self.role_ids = (kinds % oriented).astype(np.int32)
-        self.role_sizes = np.log1p(counts).astype(np.float32)
-        pairs = np.unique(row * size + adjacency.tails)
-        self.neighbors = _offsets(pairs // size, size)
-        self.neighbor_ids = (pairs % size).astype(np.int32)
+        adjacency, size = graph.adjacency, graph.num_entities
+        ones, owners = np.ones(len(adjacency.tails)), adjacency.owners  # facts of the same place are added up
+        roles = csr_array((ones, (owners, adjacency.relations)), shape=(size, 2 * graph.num_relations))
+        self.roles = roles.log1p().astype(np.float32)
+        self.neighbors = csr_array((ones, (owners, adjacency.tails)), shape=(size, size)).sign().astype(np.float32)
 
     def of(self, heads: Ids, tails: Ids) -> Features:
         """(pairs, `feature_count`): the features of each pair."""
         found: Features = np.zeros((len(heads), feature_count(self.num_relations)), dtype=np.float32)
         *sides, proximity = np.split(found, np.arange(1, 5) * 2 * self.num_relations, axis=1)
-        roles = self.roles, self.role_ids, self.role_sizes
         for ends, own, neighbors in zip((heads, tails), sides[:2], sides[2:], strict=True):
-            _add_roles(own, ends, *roles)
-            _add_neighbor_roles(neighbors, ends, self.neighbors, self.neighbor_ids, *roles)
-        _add_proximity(proximity, heads, tails, self.neighbors, self.neighbor_ids)
+            around = self.neighbors[ends]
+            own[:] = self.roles[ends].toarray()
+            neighbors[:] = (around @ self.roles).toarray() / np.maximum(np.diff(around.indptr), 1)[:, None]
+        _add_proximity(proximity, heads, tails, self.neighbors.indptr, self.neighbors.indices)
         return found
 
 
 def feature_count(num_relations: int) -> int:
     """How many features a pair has in a graph of so many relations."""
     return 8 * num_relations + LENGTHS
-
-
-def _offsets(sorted_rows: npt.NDArray[np.integer], size: int) -> Offsets:
-    return np.searchsorted(sorted_rows, np.arange(size + 1)).astype(np.int64)
-
-
-@compiled
-def _add_roles(found: Features, entities: Ids, offsets: Offsets, ids: Ids, sizes: Features) -> None:
-    for row, entity in enumerate(entities):
-        for place in range(offsets[entity], offsets[entity + 1]):
-            found[row, ids[place]] = sizes[place]
-
-
-@compiled
-def _add_neighbor_roles(
-    found: Features, entities: Ids, rows: Offsets, neighbors: Ids, offsets: Offsets, ids: Ids, sizes: Features
-) -> None:
-    for row, entity in enumerate(entities):
-        for neighbor in neighbors[rows[entity] : rows[entity + 1]]:
-            for place in range(offsets[neighbor], offsets[neighbor + 1]):
-                found[row, ids[place]] += sizes[place]
-        count = rows[entity + 1] - rows[entity]
-        if count > 0:
-            found[row] /= count
 
 
 @compiled

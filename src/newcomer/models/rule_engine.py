@@ -1,20 +1,19 @@
 """A model's rules at work over overlays: which virtual neighbours they infer, how they rank, and why."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from newcomer.config import Config
-from newcomer.graph import Base, Ids, Overlay, TripleArray
+from newcomer.config import Config, RulesConfig
+from newcomer.graph import Base, Graph, Ids, Overlay, TripleArray, seen_count
 from newcomer.models.embedding.newcomers import Component
-from newcomer.models.grounding import limits_of
 from newcomer.rules.limits import thread_count
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, gather
+
+NOBODY = Component(np.empty(0, dtype=np.int32), TripleArray.empty())
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +36,7 @@ class RuleEngine:
     @classmethod
     def of(cls, rules: RuleSet, base: Base, config: Config) -> "RuleEngine":
         """The rules of a model, by its settings."""
-        wanted = config.rules
-        infers = config.model.labels != "none" and bool(len(rules) or wanted.paths)
-        neighbors = Grounder(rules, limits_of(wanted)) if infers else None
+        neighbors, paths = _inferring(rules, config)
         has_counts = len(rules) > 0 and not bool(np.isnan(rules.smoothed_confidence).all())
         every = Grounder(rules, NeighborLimits(0.0, "smoothed", 1)) if config.model.ensemble and has_counts else None
         constants = np.concatenate([rules.head_constants, rules.body_constants])
@@ -49,7 +46,7 @@ class RuleEngine:
             neighbors,
             every or neighbors,
             RuleRanker.of(rules) if config.model.ensemble else None,
-            PathLimits(walks=wanted.walks) if infers and wanted.paths else None,
+            paths,
             config.seed,
             bool((constants >= base.num_seen).any()),
         )
@@ -58,7 +55,7 @@ class RuleEngine:
         """What rules conclude about the newcomers of a component, as far as both ends are known."""
         if self.neighbors is None:
             return None
-        return self._grounded(self.neighbors, component.facts, component.ids, component, self.paths, threads)
+        return self._grounded(self.neighbors, component.ids, component, self.paths, threads)
 
     def conclusions(
         self, component: Component | None, entity: int, relation: int, paths: bool = True
@@ -69,38 +66,56 @@ class RuleEngine:
         """
         if self.reasons is None:
             return None
-        grounder = self._by_relation.get(relation)
-        if grounder is None:
-            rows, offsets = self._by_conclusion
-            mine = rows[offsets[relation] : offsets[relation + 1]]
-            grounder = self._by_relation[relation] = self.reasons.only(mine)
-        facts = TripleArray.empty() if component is None else component.facts
-        limits = self.paths if paths else None
-        return self._grounded(grounder, facts, np.array([entity], dtype=np.int32), component, limits, relation=relation)
+        if relation not in self._by_relation:
+            rules = self.reasons.rules
+            mine = np.flatnonzero(rules.heads % rules.num_relations == relation)
+            self._by_relation[relation] = self.reasons.only(mine)
+        asked, limits = np.array([entity], dtype=np.int32), self.paths if paths else None
+        return self._grounded(self._by_relation[relation], asked, component or NOBODY, limits, relation=relation)
 
     def has_all_paths(self, component: Component) -> bool:
         """Whether a component's virtual neighbours hold all its symmetric paths, each found from the entity asked."""
         return len(component.ids) == 1 and self.neighbors is not None and self.neighbors.limits.max_per_entity is None
 
-    @cached_property
-    def _by_conclusion(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """The reasons by the relation they conclude, and where each relation's begin."""
-        rules = RuleSet.empty(self.observed.num_relations) if self.reasons is None else self.reasons.rules
-        concluded = rules.heads % max(rules.num_relations, 1)
-        rows = np.argsort(concluded, kind="stable")
-        return rows, np.searchsorted(concluded[rows], np.arange(rules.num_relations + 1))
-
     def _grounded(
         self,
         grounder: Grounder,
-        facts: TripleArray,
         entities: Ids,
-        component: Component | None,
+        component: Component,
         paths: PathLimits | None,
         threads: int | None = 1,
         relation: int | None = None,
     ) -> VirtualNeighbors:
-        known = np.empty(0, dtype=np.int32) if component is None else component.ids
-        overlay = self.observed.with_delta(facts, known[known < self.observed.num_entities])
+        known = component.ids
+        overlay = self.observed.with_delta(component.facts, known[known < self.observed.num_entities])
         found = gather(grounder, overlay, entities, paths, self.seed, thread_count(threads), relation)
         return about_those(found, known, self.observed.num_seen)
+
+
+def ground_seen(rules: RuleSet, observed: Graph, config: Config, threads: int | None = None) -> VirtualNeighbors | None:
+    """What the rules conclude about the seen entities, from observed facts."""
+    seen = np.arange(seen_count(observed), dtype=np.int32)
+    return ground(rules, Overlay.of(observed), seen, config, threads)
+
+
+def ground(
+    rules: RuleSet, overlay: Overlay, entities: Ids, config: Config, threads: int | None
+) -> VirtualNeighbors | None:
+    """What the rules, and symmetric paths if they are asked for, conclude about these entities from their own facts."""
+    grounder, paths = _inferring(rules, config)
+    return None if grounder is None else gather(grounder, overlay, entities, paths, config.seed, thread_count(threads))
+
+
+def _inferring(rules: RuleSet, config: Config) -> tuple[Grounder | None, PathLimits | None]:
+    """The rules that may add virtual neighbours, and the paths that may; neither where none are wanted."""
+    wanted = config.rules
+    if config.model.labels == "none" or not (len(rules) or wanted.paths):
+        return None, None
+    return Grounder(rules, limits_of(wanted)), PathLimits(walks=wanted.walks) if wanted.paths else None
+
+
+def limits_of(wanted: RulesConfig) -> NeighborLimits:
+    """Which rules may add virtual neighbours."""
+    return NeighborLimits(
+        wanted.min_confidence, wanted.measure, wanted.neighbor_min_support, wanted.min_head_size, wanted.max_per_entity
+    )

@@ -26,16 +26,14 @@ from newcomer.errors import DatasetError
 from newcomer.graph import TripleArray, about_newcomers, seen_count
 from newcomer.models.bundle import Bundle, Weights
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
-from newcomer.models.embedding.registry import build_model
-from newcomer.models.engine import InferenceEngine
-from newcomer.models.ensemble import KINDS
+from newcomer.models.embedding.model import build_model
+from newcomer.models.engine import InferenceEngine, StoredNewcomers, TrainedModel
+from newcomer.models.ensemble import KINDS, feature_names
 from newcomer.models.ensemble import Weights as EnsembleWeights
-from newcomer.models.features import feature_names
-from newcomer.models.grounding import limits_of
 from newcomer.models.pair_features import feature_count
 from newcomer.models.propagation.network import PREFIX as PROPAGATION
 from newcomer.models.propagation.network import Propagation
-from newcomer.models.trained import StoredNewcomers, TrainedModel
+from newcomer.models.rule_engine import limits_of
 from newcomer.models.triple_classifier import PREFIX as TRIPLE_CLASSIFIER
 from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.rule import RuleSet
@@ -116,8 +114,8 @@ def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedMod
     labels = _beside(bundle, LABELS, place, len(graph.virtual))
     if labels is None:
         raise DatasetError(f"the model has no {LABELS}; train it again with this version")
-    others = {name for name in bundle.weights if name.startswith((TRIPLE_CLASSIFIER, PROPAGATION))}
-    own = {name: value for name, value in bundle.weights.items() if name not in {*BESIDE, *others}}
+    others = TRIPLE_CLASSIFIER, PROPAGATION
+    own = {name: value for name, value in bundle.weights.items() if not (name in BESIDE or name.startswith(others))}
     _load(model, own, "the weights do not fit the settings")
     return TrainedModel(
         config,
@@ -137,19 +135,15 @@ def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedMod
 def propagation_of(weights: Weights, num_relations: int) -> Propagation | None:
     """The propagation network among stored weights, if there is one."""
     own = _under(PROPAGATION, weights)
-    if not own:
-        return None
-    network = Propagation(num_relations, torch.Generator())
-    return _load(network, own, "the propagation network does not fit the relations")
+    problem = "the propagation network does not fit the relations"
+    return _load(Propagation(num_relations, torch.Generator()), own, problem) if own else None
 
 
 def triple_classifier_of(weights: Weights, num_relations: int) -> TripleClassifier | None:
     """The triple classifier among stored weights, if there is one."""
     own = _under(TRIPLE_CLASSIFIER, weights)
-    if not own:
-        return None
-    classifier = TripleClassifier(num_relations, feature_count(num_relations))
-    return _load(classifier, own, "the triple classifier does not fit the relations")
+    problem = "the triple classifier does not fit the relations"
+    return _load(TripleClassifier(num_relations, feature_count(num_relations)), own, problem) if own else None
 
 
 def _under(prefix: str, weights: Weights) -> Weights:

@@ -14,7 +14,7 @@ import torch
 from newcomer.graph import Mask
 from newcomer.models.embedding.newcomers import EncodedComponent
 from newcomer.models.embedding.scorer import Scores
-from newcomer.models.features import Column
+from newcomer.models.ensemble import Column
 from newcomer.predictor.answers import Chain, Grounding, Similar, Weighed
 from newcomer.predictor.fact_store import Fact, NamedComponent, Triple
 from newcomer.predictor.snapshot import Arrivals, NamedSnapshot, words_at

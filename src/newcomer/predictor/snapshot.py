@@ -10,9 +10,8 @@ from torch import Tensor
 
 from newcomer.errors import OptionError, shown
 from newcomer.graph import UNKNOWN, Ids, Mask
-from newcomer.models.embedding.newcomers import EncodedComponent
+from newcomer.models.embedding.newcomers import ABSENT, EncodedComponent, Members, Slot, Snapshot
 from newcomer.models.engine import InferenceEngine
-from newcomer.models.snapshot import ABSENT, Members, Slot, Snapshot
 from newcomer.predictor.fact_store import Fact, FactStore, NamedComponent, Names, Triple, facts_by_id
 from newcomer.rules.rule import RuleSet
 

@@ -33,7 +33,7 @@ from newcomer.files import fresh_file
 from newcomer.graph import Graph, Ids, InductiveDataset, Overlay
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.models.device import choose_device
-from newcomer.models.grounding import ground
+from newcomer.models.rule_engine import ground
 from newcomer.reproduction.plans import STATISTICS, Cell
 from newcomer.reproduction.sources import Source, Sources, stated_about
 from newcomer.reproduction.stored import (

@@ -34,9 +34,8 @@ from newcomer.evaluation.classification import (
     cross_fitted,
     thresholds_of,
 )
-from newcomer.evaluation.ranking import align
+from newcomer.evaluation.ranking import Scorer, align
 from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
-from newcomer.models.scorer import Scorer
 from newcomer.training.holdout import HoldOut
 
 

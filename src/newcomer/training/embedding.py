@@ -21,8 +21,7 @@ from torch.nn import functional
 from newcomer.config import Config
 from newcomer.models.embedding.encoder import States
 from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings
-from newcomer.models.embedding.model import Negatives
-from newcomer.models.embedding.registry import build_model
+from newcomer.models.embedding.model import Negatives, build_model
 from newcomer.models.sparse import distinct
 from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.training.view import View, around
@@ -47,7 +46,7 @@ class Trainer:
     def __init__(self, config: Config, graph: GraphTensors, device: torch.device) -> None:
         self.config, self.graph, self.device = config, graph, device
         self.model = build_model(config.model, graph.num_entities, graph.num_relations, config.seed).to(device)
-        stated = View(graph.edges(self._weights(torch.zeros(len(graph.virtual), device=device))))
+        stated = View(graph.edges(graph.weights(torch.zeros(len(graph.virtual), device=device))))
         self.model.encoder.prepare(stated.edges, config.seed)
         self._edgeless = stated if self._uses_no_edges else None
         self.model.encoder.sparse_gradient = self._updates_few_rows()
@@ -76,10 +75,6 @@ class Trainer:
     def _uses_no_edges(self) -> bool:
         """Whether vectors are looked up, and there are no simulated newcomers: then all batches have the same view."""
         return self.model.encoder.hops == 0 and not self.config.training.newcomer_share
-
-    def _weights(self, labels: Tensor) -> Tensor:
-        """A weight a triple: facts are certain."""
-        return torch.cat([torch.ones(len(self.graph.facts), device=self.device), labels])
 
     def epoch(self, number: int) -> EpochReport:
         """One pass; all randomness follows from the seed and the epoch, so a run can go on from any epoch."""

@@ -19,10 +19,8 @@ from torch import Tensor
 from newcomer.data.cut import FactsCut
 from newcomer.evaluation.ranking import Queries
 from newcomer.graph import Ids, InductiveDataset
-from newcomer.models.engine import InferenceEngine, SnapshotScorer, query_batches
-from newcomer.models.ensemble import KINDS, Weights, few_facts
-from newcomer.models.features import FEATURES, LINKED, Signals, columns_of
-from newcomer.models.trained import StoredNewcomers, TrainedModel
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers, TrainedModel, query_batches
+from newcomer.models.ensemble import FEATURES, KINDS, LINKED, Signals, Weights, columns_of, few_facts
 from newcomer.training.holdout import HoldOut
 from newcomer.training.masking import mask_facts_of_busiest
 from newcomer.training.preparation import Prepared, mined_rules

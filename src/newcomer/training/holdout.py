@@ -19,9 +19,8 @@ from newcomer.data.tables import assemble
 from newcomer.errors import DatasetError
 from newcomer.evaluation.classification import TripleScorer, checked_scores, cross_fitted
 from newcomer.evaluation.metrics import MEASURED
-from newcomer.evaluation.ranking import Queries, RankingProtocol, align, evaluate_under, queries_of
+from newcomer.evaluation.ranking import Queries, RankingProtocol, Scorer, align, evaluate_under, queries_of
 from newcomer.graph import Graph, InductiveDataset, TripleArray
-from newcomer.models.scorer import Scorer
 
 
 @dataclass(frozen=True, eq=False)

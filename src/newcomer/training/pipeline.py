@@ -27,14 +27,12 @@ from newcomer.config import NOTHING, Config, TrainingConfig
 from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, decides_by_probability
 from newcomer.graph import Graph, InductiveDataset, Overlay, Vocabulary
 from newcomer.models.bundle import Bundle, Thresholds, dataset_hash
-from newcomer.models.device import choose_device
+from newcomer.models.device import choose_device, one_thread
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.ensemble import KINDS, Weights
-from newcomer.models.features import feature_names
+from newcomer.models.engine import TrainedModel
+from newcomer.models.ensemble import KINDS, Weights, feature_names
 from newcomer.models.propagation.network import PREFIX, Propagation
 from newcomer.models.serialisation import inferred_by, weights_of
-from newcomer.models.threads import one_thread
-from newcomer.models.trained import TrainedModel
 from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer
 from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker, RuleScorer

@@ -17,7 +17,7 @@ from newcomer.config import Config
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
 from newcomer.graph.types import seen_count
-from newcomer.models.grounding import ground_seen
+from newcomer.models.rule_engine import ground_seen
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.rule import NONE, Kind, RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from newcomer.models.edges import Edges
+from newcomer.models.embedding.encoder import Edges
 from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.sparse import Rows
 

@@ -5,7 +5,7 @@
     observed.parquet      the graph it was trained on, as int32 head, relation, tail
     auxiliary.parquet     newcomers' facts that were known then (optional)
     rules.parquet         the rules, see `newcomer.models.bundle.rules`
-    seen/                 virtual neighbours of the seen entities (optional), see `newcomer.models.bundle.virtual`
+    seen/                 virtual neighbours of the seen entities (optional), see `newcomer.models.bundle.rules`
     newcomers/            virtual neighbours of those in auxiliary.parquet (optional)
     thresholds.json       from which score on a triple counts as true (optional)
     metrics.json          what was measured

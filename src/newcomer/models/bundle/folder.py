@@ -15,15 +15,15 @@ from newcomer.config import Config, to_toml
 from newcomer.errors import DatasetError, InputError, OptionError, OutputError, shown
 from newcomer.files import fresh_folder, looking_at
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
-from newcomer.models.bundle.manifest import (
-    FORMAT,
-    MANIFEST,
-    RULES,
-    check_files,
-    manifest_bytes,
-    read_manifest,
+from newcomer.models.bundle.manifest import FORMAT, MANIFEST, RULES, check_files, manifest_bytes, read_manifest
+from newcomer.models.bundle.rules import (
+    NEWCOMERS,
+    SEEN,
+    read_rule_numbers,
+    read_virtual,
+    write_rule_numbers,
+    write_virtual,
 )
-from newcomer.models.bundle.rules import read_rule_numbers, write_rule_numbers
 from newcomer.models.bundle.tables import (
     Weights,
     bytes_of,
@@ -37,7 +37,6 @@ from newcomer.models.bundle.tables import (
     write_table,
     write_weights,
 )
-from newcomer.models.bundle.virtual import NEWCOMERS, SEEN, read_virtual, write_virtual
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 

@@ -12,8 +12,8 @@ from newcomer import __version__
 from newcomer.config import Config, config_hash
 from newcomer.errors import InputError, shown
 from newcomer.files import looking_at
+from newcomer.models.bundle.rules import FILES, NEWCOMERS, SEEN
 from newcomer.models.bundle.tables import bytes_of, damaged, foreign, json_bytes, read_json
-from newcomer.models.bundle.virtual import FILES, NEWCOMERS, SEEN
 
 FORMAT = "newcomer model"
 FORMAT_VERSION = 4
@@ -113,12 +113,12 @@ def _check_format(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _check_types(path: Path, content: Mapping[str, Any]) -> None:
-    """Check every type: the checksum shows that a manifest is whole, not that newcomer wrote it."""
+    """Check types, and that hashes may be any: the checksum shows that a manifest is whole, not that we wrote it."""
 
     def check(place: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
         for name, kind in kinds.items():
             value: Any = place.get(name)
-            if type(value) is not kind or (name.endswith("sha256") and not is_hash(value)):
+            if type(value) is not kind or (name.endswith("sha256") and not re.fullmatch("[0-9a-f]{64}", value)):
                 raise damaged(path, f"has {shown(value)} as {name!r}")
 
     check(content, TYPES)
@@ -129,11 +129,6 @@ def _check_types(path: Path, content: Mapping[str, Any]) -> None:
     check(files, dict.fromkeys(files, dict))
     for stamp in files.values():
         check(stamp, {"bytes": int, "sha256": str})
-
-
-def is_hash(text: str) -> bool:
-    """Whether this may be a SHA-256 in hexadecimal digits."""
-    return re.fullmatch("[0-9a-f]{64}", text) is not None
 
 
 def _check_names(path: Path, listed: Mapping[str, Any]) -> None:

@@ -6,14 +6,53 @@ entities for queries. What is computed for seen entities never depends on newcom
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.models.edges import Edges
 from newcomer.models.embedding.decoders import Decoder
+from newcomer.models.sparse import Rows, row_sums, single_rows
+
+# Many entities, (n, d), for an oriented relation: as `Encoder.embed` gives them to the bit, but what does not depend on
+# the query is computed once.
+QueryTable = Callable[[int], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Neighbourhoods: for each entity a row of its edges, inverses included.
+
+    ``weights`` are 1 for a fact, the soft label for a virtual edge, 0 for a hidden one.
+    """
+
+    rows: Rows
+    relations: Tensor  # (edges,) oriented ids
+    weights: Tensor  # (edges,)
+    by_relation: Rows | None = None  # the relations as rows of one entry: found once for edges that are used often
+
+    @cached_property
+    def degrees(self) -> Tensor:
+        """(rows,): the sum of an entity's weights."""
+        return row_sums(self.rows, self.weights)
+
+    @cached_property
+    def shares(self) -> Tensor:
+        """(edges,): the weight of an edge in the sum of its entity's."""
+        return self.weights / self.degrees.clamp_min(1e-6)[self.rows.row_ids()]
+
+    def pick(self, entities: Tensor, width: int, kinds: int) -> "Edges":
+        """The edges of some entities, a row each, in a space of that width; there are ``kinds`` oriented relations."""
+        rows, entries = self.rows.pick(entities)
+        relations = self.relations[entries]
+        picked = Edges(rows.widened(width), relations, self.weights[entries], single_rows(relations, kinds))
+        if "shares" in self.__dict__:  # an entity's shares are the same in either
+            picked.__dict__["shares"] = self.shares[entries]
+        return picked
 
 
 class States(NamedTuple):
@@ -28,13 +67,10 @@ class States(NamedTuple):
     def num_seen(self) -> int:
         return len(self.layers[0]) - self.newcomers
 
-
-class QueryTable(ABC):
-    """Many entities embedded for one query after another: what does not depend on the query is computed once."""
-
-    @abstractmethod
-    def vectors_for(self, query: int) -> Tensor:
-        """(n, d): all of them for an oriented relation; the same bits as `Encoder.embed` gives."""
+    def joined(self, vectors: Tensor, edges: Edges) -> "States":
+        """With newcomers beside them, by vectors (newcomers, d) of the only layer, and their edges."""
+        layers = (torch.cat([self.layers[0], vectors]),)
+        return States(layers, join_edges(self.edges, edges), self.nodes, len(vectors))
 
 
 class Encoder(nn.Module, ABC):
@@ -72,9 +108,12 @@ class Encoder(nn.Module, ABC):
         vectors = self.vectors if nodes is None else functional.embedding(nodes, self.vectors)
         return functional.dropout(vectors, self.dropout, self.training)
 
-    @abstractmethod
     def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
-        """Encode the seen entities, or some of them: row ``k`` of ``edges`` is then entity ``nodes[k]``."""
+        """Encode the seen entities, or some of them: row ``k`` of ``edges`` is then entity ``nodes[k]``.
+
+        By default there is no layer but the input.
+        """
+        return States((self.inputs(nodes),), edges, nodes)
 
     @abstractmethod
     def extend(self, seen: States, edges: Edges) -> States:
@@ -99,3 +138,14 @@ class Encoder(nn.Module, ABC):
     def attention(self, states: States, entity: Tensor, query: Tensor) -> Tensor | None:
         """(edges,): the share of each edge in the vector of an entity (1,) for a query (1,); None if there is none."""
         return None
+
+
+def join_edges(first: Edges, second: Edges) -> Edges:
+    """The rows of both, one after the other."""
+    rows = Rows(
+        torch.cat([first.rows.offsets, second.rows.offsets[1:] + first.rows.offsets[-1]]),
+        torch.cat([first.rows.columns, second.rows.columns]),
+        second.rows.width,
+    )
+    relations = torch.cat([first.relations, second.relations])
+    return Edges(rows, relations, torch.cat([first.weights, second.weights]))

@@ -23,11 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from newcomer.models.edges import Edges, join_edges
+from newcomer.models.device import one_thread
 from newcomer.models.embedding.decoders import Decoder
-from newcomer.models.embedding.encoder import Encoder, States
+from newcomer.models.embedding.encoder import Edges, Encoder, States
 from newcomer.models.embedding.foldin_solver import Facts, Problem, UsedFacts, candidates_of, solve_all, solve_one
-from newcomer.models.threads import one_thread
 
 NEGATIVES = 512
 MAX_LOG_WEIGHT = 3.0  # how far beyond that of an even draw a negative's weight may be, in the logarithm
@@ -83,9 +82,6 @@ class FoldInEncoder(Encoder):
         same = (own == self.decoder.identity(own)).all(dim=1)
         return same.to(relations.device)[place]
 
-    def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
-        return States((self.inputs(nodes),), edges, nodes)
-
     def extend(self, seen: States, edges: Edges) -> States:
         """Newcomers by their seen neighbours first; then those with neighbours among these newcomers, by both."""
         known, device = seen.layers[0].detach().cpu(), seen.layers[0].device
@@ -98,8 +94,7 @@ class FoldInEncoder(Encoder):
             facts = facts.where(usable[facts.columns])
             again = torch.isin(facts.newcomers, facts.newcomers[facts.columns >= start])
             vectors = self._solved(facts.where(again), first, start, device)
-        layers = (torch.cat([seen.layers[0], vectors[start:].to(device)]),)
-        return States(layers, join_edges(seen.edges, edges), seen.nodes, edges.rows.num_rows)
+        return seen.joined(vectors[start:].to(device), edges)
 
     def _used_facts(self, edges: Edges) -> UsedFacts:
         """The visible edges of known relations."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from newcomer.graph import Graph, Ids, TripleArray, concatenate
-from newcomer.models.edges import Edges
+from newcomer.models.embedding.encoder import Edges
 from newcomer.models.sparse import Rows, single_rows
 from newcomer.models.vn.soft_labels import grounding_support
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
@@ -55,6 +55,10 @@ class GraphTensors:
     sources: Tensor
     groundings: Groundings
     dependents: Rows
+
+    def weights(self, labels: Tensor) -> Tensor:
+        """A weight a triple: facts are certain, virtual ones have their labels."""
+        return torch.cat([torch.ones(len(self.facts), device=labels.device), labels])
 
     def edges(self, triple_weights: Tensor) -> Edges:
         """The edges with a weight a triple."""

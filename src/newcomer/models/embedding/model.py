@@ -1,14 +1,23 @@
-"""An encoder and a decoder together: scores of triples, with each end embedded as the triple's relation asks for it."""
+"""An encoder and a decoder together: scores of triples, with each end embedded as the triple's relation asks for it.
 
-from typing import NamedTuple
+Models are built from settings that name the two.
+"""
+
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.models.embedding.decoders import Decoder
+from newcomer.config import ModelConfig
+from newcomer.models.baselines import LANEncoder, LSTMEncoder, MeanEncoder
+from newcomer.models.embedding.decoders import DECODERS, Decoder
 from newcomer.models.embedding.encoder import Encoder, States
+from newcomer.models.embedding.foldin import FoldInEncoder
 from newcomer.models.sparse import distinct
+from newcomer.models.vn.encoder import VNEncoder
+
+Relations = TypeVar("Relations", int, Tensor)
 
 
 class Negatives(NamedTuple):
@@ -50,8 +59,8 @@ class Model(nn.Module):
         self.answers_by_input = answers_by_input
         self.num_relations = encoder.num_relations
 
-    def inverse(self, relations: Tensor) -> Tensor:
-        """The oriented ids of the inverses."""
+    def inverse(self, relations: Relations) -> Relations:
+        """The oriented ids of the inverses, of one or of many."""
         return (relations + self.num_relations) % (2 * self.num_relations)
 
     def inverted(self, triples: Tensor) -> Tensor:
@@ -167,3 +176,21 @@ class Model(nn.Module):
         queries = self.decoder.query_vector(of_heads, along)
         of_negatives = negatives.spread(drawn.reshape(*negatives.entities.shape, -1))
         return self.decoder.fit_pairs(queries, of_tails), self.decoder.fit_candidates(queries, of_negatives)
+
+
+def build_model(config: ModelConfig, num_seen: int, num_relations: int, seed: int) -> Model:
+    """A fresh model; the same seed gives the same one on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    encoder, decoder = ENCODERS[config.encoder], DECODERS[config.decoder]
+    of_encoder, of_decoder = ({name: getattr(config, name) for name in one.OPTIONS} for one in (encoder, decoder))
+    encodes = encoder(num_seen, num_relations, config.dim, config.dropout, generator, **of_encoder)
+    return Model(encodes, decoder(num_relations, config.dim, generator, **of_decoder), config.answers_by_input)
+
+
+ENCODERS: dict[str, type[Encoder]] = {
+    "vn": VNEncoder,
+    "mean": MeanEncoder,
+    "lstm": LSTMEncoder,
+    "lan": LANEncoder,
+    "foldin": FoldInEncoder,
+}

@@ -1,27 +1,32 @@
 """Newcomers encoded at the cost of their own neighbourhood, beside seen entities that are encoded once.
 
 Seen entities are encoded when a model is loaded, and never again. Connected newcomers are encoded together in a small
-graph of their own: the seen entities that their facts, virtual neighbours and premises name, then the newcomers.
+graph of their own: the seen entities that their facts, virtual neighbours and premises name, then the newcomers. Who is
+there at one moment, and with which component, is a snapshot.
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
-from newcomer.models.edges import Edges, join_edges
-from newcomer.models.embedding.encoder import QueryTable, States
+from newcomer.config import ModelConfig
+from newcomer.graph import Graph, Ids, Mask, Overlay, TripleArray, Vocabulary
+from newcomer.models.embedding.encoder import Edges, QueryTable, States
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.sparse import Rows
 from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
+ABSENT = -1
 MANY = 64  # newcomers of a component: from here on what does not depend on the query is computed once
 AT_ONCE = 1 << 13  # entities encoded at once: all neighbours of everyone, in order, take gigabytes
 
@@ -60,27 +65,89 @@ class EncodedComponent:
         return torch.arange(self.size, device=self.near.device) + len(self.near)
 
 
+class Slot(NamedTuple):
+    """Where a newcomer stands: which number it has in which component."""
+
+    encoded: EncodedComponent
+    number: int
+
+    @property
+    def place(self) -> int:
+        """Its place in the states of the component."""
+        return len(self.encoded.near) + self.number
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """A component in a snapshot: the ids that its newcomers have there, ``ABSENT`` of those who have moved on."""
+
+    encoded: EncodedComponent
+    ids: Ids
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """All known facts and all newcomers. Entities have ids: the seen ones first, then newcomers.
+
+    Every newcomer's id has a slot; ``is_present`` is false of one that nothing is known of (any longer).
+    """
+
+    overlay: Overlay
+    members: Sequence[Members]
+    is_present: Mask
+    num_entities: int = field(init=False)
+    num_seen: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_entities", self.overlay.num_entities)
+        object.__setattr__(self, "num_seen", self.overlay.num_seen)
+
+    @property
+    def components(self) -> list[EncodedComponent]:
+        """In the order in which `rows` counts their newcomers."""
+        return [one.encoded for one in self.members]
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """(newcomers,): where each stands when the newcomers of all components are written one after the other."""
+        ids = np.concatenate([np.empty(0, dtype=np.int32), *(one.ids for one in self.members)])
+        there = np.flatnonzero(ids != ABSENT)
+        rows = np.zeros(self.num_entities - self.num_seen, dtype=np.int64)
+        rows[ids[there] - self.num_seen] = there
+        return rows
+
+    @cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        return np.cumsum([0, *(one.encoded.size for one in self.members)])
+
+    def slot(self, entity: int) -> Slot | None:
+        """The slot of a newcomer; None for a seen entity."""
+        if entity < self.num_seen:
+            return None
+        row = int(self.rows[entity - self.num_seen])
+        place = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return Slot(self.members[place].encoded, row - int(self._starts[place]))
+
+    def members_with(self, slot: Slot) -> Members:
+        """The component of a slot."""
+        return next(one for one in self.members if one.encoded is slot.encoded)
+
+
 class NewcomerEncoder:
     """A model and its encoded seen entities, ready to encode newcomers."""
 
     def __init__(
-        self,
-        model: Model,
-        graph: GraphTensors,
-        labels: Tensor,
-        mode: str,
-        c: float,
-        constrained: bool,
-        support: Tensor | None = None,
+        self, model: Model, settings: ModelConfig, graph: GraphTensors, labels: Tensor, support: Tensor | None = None
     ) -> None:
         self.model, self.encoder, self.device = model, model.encoder, labels.device
         self.num_seen, self.num_relations = graph.num_entities, graph.num_relations
-        self.mode, self.c, self.constrained = mode, c, constrained and mode != "none"
+        self.mode, self.c = settings.labels, settings.soft_label_c
+        self.constrained = settings.constrained and self.mode != "none"
         self.graph, self.labels = graph, labels
         self._tables: WeakKeyDictionary[EncodedComponent, QueryTable] = WeakKeyDictionary()
         with torch.no_grad():
-            self.states = self.encoder.states(graph.edges(self._weights(graph, labels)))
-            self.support = self._support(self.model, self.states, graph, support) if self.constrained else None
+            self.states = self.encoder.states(graph.edges(graph.weights(labels)))
+            self.support = self._support(graph, support, partial(model.truths, self.states))
 
     @property
     def uses_virtual_edges(self) -> bool:
@@ -92,15 +159,17 @@ class NewcomerEncoder:
         return self.constrained and self.mode == "soft"
 
     def _support(
-        self, model: "Model | _SeenAndNew", states: States, graph: GraphTensors, support: Tensor | None
-    ) -> Tensor:
-        """The support of each virtual triple by its groundings; as given, where it is known."""
+        self, graph: GraphTensors, support: Tensor | None, truths: Callable[[Tensor], Tensor]
+    ) -> Tensor | None:
+        """The support of each virtual triple by its groundings, by the truths of triples; as given, where known."""
+        if not self.constrained:
+            return None
         every = torch.arange(len(graph.virtual), device=self.device)
         if not self._needs_support:
             return torch.zeros(len(every), device=self.device)
         if support is None:
             grounds = graph.grounds(every)
-            support = grounds.support(model.truths(states, grounds.premises).float())
+            support = grounds.support(truths(grounds.premises).float())
         return support
 
     def lift(self, support: Tensor) -> Tensor:
@@ -116,14 +185,10 @@ class NewcomerEncoder:
         """A graph of seen entities with their own edges only, and the place of each there."""
         asked, places = torch.unique(entities, return_inverse=True)
         edges = self.states.edges
-        first = edges.rows.offsets[asked]
-        sizes = edges.rows.offsets[asked + 1] - first
-        offsets = torch.cat([sizes.new_zeros(1), torch.cumsum(sizes, 0)])
-        entries = torch.repeat_interleave(first - offsets[:-1], sizes)
-        entries += torch.arange(len(entries), device=self.device)
-        others, columns = torch.unique(edges.rows.columns[entries], return_inverse=True)
+        own, entries = edges.rows.pick(asked)
+        others, columns = torch.unique(own.columns, return_inverse=True)
         nodes = torch.cat([asked, others])
-        rows = Rows(offsets, columns + len(asked), len(nodes))
+        rows = Rows(own.offsets, columns + len(asked), len(nodes)).knowing(own.row_ids(), own.sizes)
         layers = tuple(layer[nodes] for layer in self.states.layers)
         return States(layers, Edges(rows, edges.relations[entries], edges.weights[entries]), nodes), places
 
@@ -132,7 +197,7 @@ class NewcomerEncoder:
         if self.model.answers_by_input:
             return self.states.layers[0]
         if self._seen_table is not None:
-            return self._seen_table.vectors_for(query)
+            return self._seen_table(query)
         return self._in_parts(self.states, torch.arange(self.num_seen, device=self.device), query)
 
     @cached_property
@@ -142,8 +207,8 @@ class NewcomerEncoder:
     def newcomers(self, encoded: list[EncodedComponent], query: int) -> list[Tensor]:
         """(newcomers, d) of each component: as answers, embedded for an oriented relation."""
         if self.model.answers_by_input:
-            return [self.plain(one.states, one.places) for one in encoded]
-        found = {one: table.vectors_for(query) for one in encoded if (table := self._table(one)) is not None}
+            return [self.encoder.plain(one.states, one.places) for one in encoded]
+        found = {one: table(query) for one in encoded if (table := self._table(one)) is not None}
         others = [one for one in encoded if one not in found]
         found |= dict(zip(others, self._embedded(others, query), strict=True))
         return [found[one] for one in encoded]
@@ -170,14 +235,6 @@ class NewcomerEncoder:
         """(n, d): entities embedded for one query, some at a time."""
         parts = torch.split(places, AT_ONCE)
         return torch.cat([self.encoder.embed(states, part, torch.full_like(part, query)) for part in parts])
-
-    def plain(self, states: States, places: Tensor) -> Tensor:
-        """(n, d): vectors that no query asked for."""
-        return self.encoder.plain(states, places)
-
-    def plain_seen(self, entities: Tensor) -> Tensor:
-        """(n, d): the same for seen entities; looks at their edges only."""
-        return self.plain(*self.around(entities))
 
     def attention(self, states: States, place: int, query: int) -> Tensor | None:
         """(edges,): the attention to each edge of an entity for a query; None of encoders without any."""
@@ -208,7 +265,7 @@ class NewcomerEncoder:
         places = torch.from_numpy(near.astype(np.int64)).to(self.device)
         with torch.no_grad():
             labels, states = self._labelled(places, graph, labels, vectors)
-            added = self._support(_SeenAndNew(self, places), states, graph, support) if self.constrained else None
+            added = self._support(graph, support, partial(self._truths, places, states))
         return EncodedComponent(component, places, states, graph, virtual, labels, added)
 
     def _graph_of(self, component: Component, near: Ids, virtual: VirtualNeighbors | None) -> GraphTensors:
@@ -234,14 +291,14 @@ class NewcomerEncoder:
     ) -> tuple[Tensor, States]:
         """The labels of virtual triples, where they are not known yet, and the encoded newcomers."""
         if labels is not None and self.encoder.uses_virtual_edges:
-            return labels, self._extended(near, graph, self._weights(graph, labels))
+            return labels, self._extended(near, graph, graph.weights(labels))
         nothing = torch.zeros(len(graph.virtual), device=self.device)
-        alone = self._extended(near, graph, self._weights(graph, nothing), vectors)
+        alone = self._extended(near, graph, graph.weights(nothing), vectors)
         if labels is None:
             labels = self._soft_labels(near, graph, alone)
         if not (self.encoder.uses_virtual_edges and bool(labels.any())):
             return labels, alone
-        return labels, self._extended(near, graph, self._weights(graph, labels))
+        return labels, self._extended(near, graph, graph.weights(labels))
 
     def _soft_labels(self, near: Tensor, graph: GraphTensors, states: States) -> Tensor:
         """The labels of virtual triples, with the newcomers encoded by their facts."""
@@ -250,13 +307,9 @@ class NewcomerEncoder:
             return soft_labels(nothing, nothing, self.c, self.mode)
         # Conclusions and premises are about the same few entities: their truths are computed together.
         grounds = graph.grounds(torch.arange(len(nothing), device=self.device))
-        truths = _SeenAndNew(self, near).truths(states, torch.cat([graph.virtual, grounds.premises]))
+        truths = self._truths(near, states, torch.cat([graph.virtual, grounds.premises]))
         support = grounds.support(truths[len(nothing) :])
         return soft_labels(truths[: len(nothing)], support, self.c)
-
-    def _weights(self, graph: GraphTensors, labels: Tensor) -> Tensor:
-        """A weight a triple: facts are certain."""
-        return torch.cat([torch.ones(len(graph.facts), device=self.device), labels])
 
     def _extended(self, near: Tensor, graph: GraphTensors, weights: Tensor, vectors: Tensor | None = None) -> States:
         """The newcomers beside seen entities whose own edges nobody needs here."""
@@ -267,47 +320,30 @@ class NewcomerEncoder:
         edges = graph.edges(weights)
         rows, entries = edges.rows.pick(torch.arange(len(near), graph.num_entities, device=self.device))
         of_newcomers = Edges(rows, edges.relations[entries], edges.weights[entries])
-        if vectors is None:
-            return self.encoder.extend(seen, of_newcomers)
-        together = (torch.cat([layers[0], vectors]),)
-        return States(together, join_edges(seen.edges, of_newcomers), near, len(vectors))
+        return self.encoder.extend(seen, of_newcomers) if vectors is None else seen.joined(vectors, of_newcomers)
 
-
-class _SeenAndNew:
-    """Truths of a component's triples: seen ends with all their edges, newcomers with theirs."""
-
-    def __init__(self, encoder: NewcomerEncoder, near: Tensor) -> None:
-        self.newcomer_encoder, self.near = encoder, near
-
-    def truths(self, states: States, triples: Tensor) -> Tensor:
-        """(n,): truth values in 0..1."""
-        model = self.newcomer_encoder.model
+    def _truths(self, near: Tensor, states: States, triples: Tensor) -> Tensor:
+        """(n,): truths of a component's triples in 0..1: seen ends with all their edges, newcomers with theirs."""
+        model = self.model
         if model.answers_by_input:
-            triples = model.oriented(triples, len(self.near))
-        heads, relations, tails = triples.unbind(dim=1)
-        if model.answers_by_input:
-            of_heads, of_tails = self._asked(states, heads, relations), self._answers(states, tails, relations)
+            heads, relations, tails = model.oriented(triples, len(near)).unbind(dim=1)
+            of_heads, all_seen = self._asked(near, states, heads, relations), bool((tails < len(near)).all())
+            of_tails = states.layers[0][tails] if all_seen else model.answers(states, tails, relations)
         else:
+            heads, relations, tails = triples.unbind(dim=1)
             ends, queries = torch.cat([heads, tails]), torch.cat([relations, model.inverse(relations)])
-            vectors = self._asked(states, ends, queries)
-            of_heads, of_tails = vectors[: len(heads)], vectors[len(heads) :]
+            of_heads, of_tails = self._asked(near, states, ends, queries).chunk(2)
         return torch.sigmoid(model.decoder.triples(of_heads, relations, of_tails))
 
-    def _answers(self, states: States, tails: Tensor, relations: Tensor) -> Tensor:
-        """(n, d): the model's answers, where these are of their own; mostly seen ones, whose vectors are there."""
-        if bool((tails < len(self.near)).all()):
-            return states.layers[0][tails]
-        return self.newcomer_encoder.model.answers(states, tails, relations)
-
-    def _asked(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
+    def _asked(self, near: Tensor, states: States, entities: Tensor, queries: Tensor) -> Tensor:
         """(n, d): entities as queries ask for them; each that is asked the same several times is embedded once."""
-        size = 2 * self.newcomer_encoder.num_relations
+        size = 2 * self.num_relations
         distinct, places = torch.unique(entities * size + queries, return_inverse=True)
         entities, queries = distinct // size, distinct % size
-        is_seen = entities < len(self.near)
+        is_seen = entities < len(near)
         vectors = states.layers[0].new_empty(len(distinct), states.layers[0].shape[1])
-        vectors[is_seen] = self.newcomer_encoder.seen(self.near[entities[is_seen]], queries[is_seen])
-        vectors[~is_seen] = self.newcomer_encoder.encoder.embed(states, entities[~is_seen], queries[~is_seen])
+        vectors[is_seen] = self.seen(near[entities[is_seen]], queries[is_seen])
+        vectors[~is_seen] = self.encoder.embed(states, entities[~is_seen], queries[~is_seen])
         return vectors[places]
 
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from newcomer.models.embedding.newcomers import EncodedComponent, NewcomerEncoder
-from newcomer.models.snapshot import ABSENT, Members, Snapshot
-from newcomer.models.threads import one_thread
+from newcomer.models.device import one_thread
+from newcomer.models.embedding.encoder import States
+from newcomer.models.embedding.newcomers import ABSENT, EncodedComponent, Members, NewcomerEncoder, Snapshot
 
 TABLE_BYTES = 1 << 30  # of vectors that are kept for queries to come
 CERTAIN = 30.0  # a score whose truth is one in single precision
@@ -40,26 +40,27 @@ class EmbeddingScorer:
 
     def vector(self, snapshot: Snapshot, entity: int, query: int) -> Tensor:
         """(1, d): an entity, embedded for an oriented relation."""
-        slot, queries = snapshot.slot(entity), self._ids([query])
         with torch.no_grad():
-            if slot is None:
-                return self.encoder.seen(self._ids([entity]), queries)
-            return self.model.encoder.embed(slot.encoded.states, self._ids([slot.place]), queries)
+            return self.model.encoder.embed(*self._located(snapshot, entity), self._ids([query]))
 
     def plain_vector(self, snapshot: Snapshot, entity: int) -> Tensor:
         """(1, d): an entity, embedded for no query."""
-        slot = snapshot.slot(entity)
         with torch.no_grad():
-            if slot is None:
-                return self.encoder.plain_seen(self._ids([entity]))
-            return self.encoder.plain(slot.encoded.states, self._ids([slot.place]))
+            return self.model.encoder.plain(*self._located(snapshot, entity))
+
+    def _located(self, snapshot: Snapshot, entity: int) -> tuple[States, Tensor]:
+        """The graph that an entity is embedded in, and its place (1,) there."""
+        slot = snapshot.slot(entity)
+        if slot is None:
+            return self.encoder.around(self._ids([entity]))
+        return slot.encoded.states, self._ids([slot.place])
 
     def plain_vectors(self, snapshot: Snapshot) -> Tensor:
         """(entities, d): everyone, embedded for no query."""
         with torch.no_grad():
             everyone = torch.arange(snapshot.num_seen, device=self.device)
-            seen = self.encoder.plain(self.encoder.states, everyone)
-            parts = [self.encoder.plain(one.states, one.places) for one in snapshot.components]
+            seen = self.model.encoder.plain(self.encoder.states, everyone)
+            parts = [self.model.encoder.plain(one.states, one.places) for one in snapshot.components]
             return self._by_id(snapshot, seen, parts)
 
     def scores(self, snapshot: Snapshot, entity: int, relation: int) -> Scores:
@@ -79,10 +80,9 @@ class EmbeddingScorer:
 
     def triple_score(self, snapshot: Snapshot, head: int, relation: int, tail: int) -> float:
         """The score of one triple by itself."""
-        size, seen = self.model.num_relations, snapshot.num_seen
-        if self.model.answers_by_input and tail >= seen and head < seen:
+        if self.model.answers_by_input and tail >= snapshot.num_seen > head:
             # The newcomer is the entity asked about, whichever end it is.
-            head, relation, tail = tail, (relation + size) % (2 * size), head
+            head, relation, tail = tail, self.model.inverse(relation), head
         ends = self.vector(snapshot, head, relation), self._answer(snapshot, tail, relation)
         with torch.no_grad():
             score = self.model.decoder.triples(ends[0], self._ids([relation]), ends[1]).float()
@@ -95,15 +95,15 @@ class EmbeddingScorer:
     def _answer(self, snapshot: Snapshot, entity: int, relation: int) -> Tensor:
         """(1, d): an entity as an answer to an oriented relation."""
         if not self.model.answers_by_input:
-            return self.vector(snapshot, entity, (relation + self.model.num_relations) % (2 * self.model.num_relations))
+            return self.vector(snapshot, entity, self.model.inverse(relation))
         if entity < snapshot.num_seen:
             return self.encoder.states.layers[0][self._ids([entity])]
         return self.plain_vector(snapshot, entity)
 
     def _candidates(self, snapshot: Snapshot, relation: int) -> tuple[Tensor, list[Tensor]]:
         """(seen, d), and (newcomers, d) of each component: vectors of candidates for (?, relation)."""
-        query = (relation + self.model.num_relations) % (2 * self.model.num_relations)
-        query = query if self.model.encoder.query_aware and not self.model.answers_by_input else 0
+        depends = self.model.encoder.query_aware and not self.model.answers_by_input
+        query = self.model.inverse(relation) if depends else 0
         components = snapshot.components
         with self._lock:
             table = self._tables.get(query) or _Table(self.encoder.everyone(query))

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from newcomer.models.device import one_thread
 from newcomer.models.propagation.cpu import distances
 from newcomer.models.propagation.edges import Floats, Ids, PropagationEdges
 from newcomer.models.propagation.network import DIM, LAYERS, Propagation, message_sums, over_all
-from newcomer.models.threads import one_thread
 
 MAX_CANDIDATES = 6  # chains whose facts are masked in turn; as many are kept that lead to any other entity
 MAX_CHAINS = 3
@@ -205,14 +205,7 @@ def _importances(
 
 @numba.njit(nogil=True, cache=True)
 def _extended(
-    senders: Ids,
-    receivers: Ids,
-    edges: Ids,
-    gains: Floats,
-    source: int,
-    lengths: Ids,
-    totals: Doubles,
-    chains: Ids,
+    senders: Ids, receivers: Ids, edges: Ids, gains: Floats, source: int, lengths: Ids, totals: Doubles, chains: Ids
 ) -> tuple[Ids, Doubles, Ids]:
     """The best chains after another layer, in which each goes along one of the edges, or stays."""
     further = lengths.copy(), totals.copy(), chains.copy()

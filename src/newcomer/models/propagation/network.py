@@ -83,25 +83,14 @@ class Propagation(nn.Module):
         Without gradients a CPU takes one query at a time, so that no score depends on the others: products of matrices
         round a row differently when there are more of them.
         """
-        if sources.is_cuda or torch.is_grad_enabled():
-            return self._together(parts, sources, queries, num_entities, kept, background)
-        if background is None and not self.is_sparse:
-            background = [self.background_of(one) for one in parts]
-        scores = torch.empty(len(queries), num_entities)
-        for place in range(len(queries)):
-            one = slice(place, place + 1)
-            scores[one] = self._together(parts, sources[one], queries[one], num_entities, kept, background)
-        return scores
-
-    def _together(
-        self,
-        parts: Sequence[PropagationEdges],
-        sources: Tensor,
-        queries: Tensor,
-        num_entities: int,
-        kept: torch.dtype,
-        background: Sequence[Tensor] | None,
-    ) -> Tensor:
+        if len(queries) != 1 and not (sources.is_cuda or torch.is_grad_enabled()):
+            if background is None and not self.is_sparse:
+                background = [self.background_of(one) for one in parts]
+            scores = torch.empty(len(queries), num_entities)
+            for place in range(len(queries)):
+                one = slice(place, place + 1)
+                scores[one] = self.forward(parts, sources[one], queries[one], num_entities, kept, background)
+            return scores
         if self.is_sparse:
             frontier, scores, others = self.frontier_scores(parts, sources, queries, num_entities)
             places = torch.from_numpy(frontier.queries), torch.from_numpy(frontier.entities)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from newcomer.graph import Adjacency, Base, Ids, Overlay
+from newcomer.models.device import one_thread
 from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
 from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
 from newcomer.models.propagation.network import Propagation, batch_size
-from newcomer.models.threads import one_thread
 
 
 class PropagationScorer:
@@ -74,9 +74,8 @@ class PropagationScorer:
 
     def _edges(self, rows: Adjacency) -> PropagationEdges:
         """The edges of the facts in rows that are from both ends; those of unknown relations are left out."""
-        heads = np.repeat(np.arange(len(rows.offsets) - 1, dtype=np.int64), np.diff(rows.offsets))
         stated = (rows.relations < self.base.num_relations) & self._known_relations[rows.relations]
-        facts = np.stack([heads[stated], rows.relations[stated], rows.tails[stated]]).astype(np.int64)
+        facts = np.stack([rows.owners[stated], rows.relations[stated], rows.tails[stated]]).astype(np.int64)
         starts, relations, ends = torch.from_numpy(facts).to(self.device)
         return propagation_edges(starts, relations, ends, self.base.num_relations, len(rows.offsets) - 1)
 

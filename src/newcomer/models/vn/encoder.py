@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.models.edges import Edges, join_edges
-from newcomer.models.embedding.encoder import Encoder, QueryTable, States
+from newcomer.models.embedding.encoder import Edges, Encoder, QueryTable, States, join_edges
 from newcomer.models.sparse import Rows, row_softmax, single_rows, weighted_sum
 from newcomer.models.vn.layers import SLOPE, QueryLayer, StructureLayer, row_products
 
@@ -77,11 +76,13 @@ class VNEncoder(Encoder):
         """The last layer before the query-aware one."""
         return functional.embedding(entities, states.layers[-1])
 
-    def query_table(self, states: States, first: int = 0) -> "VNQueryTable | None":
-        return None if self.query is None else VNQueryTable(self.query, states, first)
+    def query_table(self, states: States, first: int = 0) -> QueryTable | None:
+        return None if self.query is None else VNQueryTable(self.query, states, first).vectors_for
 
     def attention(self, states: States, entity: Tensor, query: Tensor) -> Tensor | None:
-        return None if self.query is None else self.query.shares(states.edges, states.layers[-1], entity, query)
+        if self.query is None:
+            return None
+        return VNQueryTable(self.query, states, int(entity), int(entity) + 1).shares(int(query))
 
 
 def one_pass_pays(edges: Edges) -> bool:
@@ -89,23 +90,27 @@ def one_pass_pays(edges: Edges) -> bool:
     return edges.weights.is_cuda
 
 
-class VNQueryTable(QueryTable):
+class VNQueryTable:
     """Many entities embedded for one query after another: what does not depend on the query is computed once."""
 
-    def __init__(self, layer: QueryLayer, states: States, first: int = 0) -> None:
-        """The entities from place ``first`` on."""
+    def __init__(self, layer: QueryLayer, states: States, first: int = 0, last: int | None = None) -> None:
+        """The entities from place ``first`` on, up to ``last``."""
         edges, vectors = states.edges, states.layers[-1]
-        start = int(edges.rows.offsets[first])
-        self.rows = Rows(edges.rows.offsets[first:] - start, edges.rows.columns[start:], edges.rows.width)
-        self.layer, self.vectors, self.own = layer, vectors, vectors[first:]
-        self.weights = edges.weights[start:]
+        offsets = edges.rows.offsets[first : None if last is None else last + 1]
+        own = slice(int(offsets[0]), int(offsets[-1]))
+        self.rows = Rows(offsets - own.start, edges.rows.columns[own], edges.rows.width)
+        self.layer, self.vectors, self.own = layer, vectors, vectors[first:last]
+        self.weights = edges.weights[own]
         self.of_entity = row_products(self.own, layer.entity_map @ layer.attention[0])
         self.of_query = row_products(layer.queries, layer.query_map @ layer.attention[1])
         self.of_neighbor = row_products(vectors, layer.entity_map @ layer.attention[2])[self.rows.columns]
 
+    def shares(self, query: int) -> Tensor:
+        """(edges,): the attention of everyone with a query to each of their edges."""
+        logits = (self.of_entity + self.of_query[query])[self.rows.row_ids()] + self.of_neighbor
+        return row_softmax(self.rows, functional.leaky_relu(logits, SLOPE), self.weights)
+
     def vectors_for(self, query: int) -> Tensor:
         """(n, d): everyone for a query; the same bits as the layer itself gives."""
-        logits = (self.of_entity + self.of_query[query])[self.rows.row_ids()] + self.of_neighbor
-        shares = row_softmax(self.rows, functional.leaky_relu(logits, SLOPE), self.weights)
-        attended = weighted_sum(self.rows, shares, self.vectors)
+        attended = weighted_sum(self.rows, self.shares(query), self.vectors)
         return attended + self.own if self.layer.residual else attended

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newcomer.models.edges import Edges
+from newcomer.models.embedding.encoder import Edges
 from newcomer.models.sparse import Rows, by_column, by_row, row_softmax, single_rows, weighted_sum
 
 SLOPE = 0.2  # of the LeakyReLU, as attention networks have it
@@ -65,15 +65,6 @@ class QueryLayer(nn.Module):
         # Entities of high degree get the same query often, and cost most: each pair is embedded once.
         keys, places = torch.unique(torch.add(queries, entities, alpha=len(self.queries)), return_inverse=True)
         return functional.embedding(places, self._distinct(edges, vectors, self._query_rows(keys, len(vectors))))
-
-    def shares(self, edges: Edges, vectors: Tensor, entity: Tensor, query: Tensor) -> Tensor:
-        """(edges,): the attention of an entity (1,) with a query (1,) to each of its edges."""
-        rows, entries = edges.rows.pick(entity)
-        of_entity, of_query, of_neighbor = self.attention.unbind()
-        logits = row_products(vectors[entity], self.entity_map @ of_entity)
-        logits = logits + row_products(self.queries[query], self.query_map @ of_query)
-        logits = logits + row_products(vectors[rows.columns], self.entity_map @ of_neighbor)
-        return row_softmax(rows, functional.leaky_relu(logits, SLOPE), edges.weights[entries])
 
     def _query_rows(self, keys: Tensor, num_entities: int) -> Rows:
         """Ascending pairs of an entity and a query, as rows of queries."""

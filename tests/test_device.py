@@ -1,6 +1,6 @@
 """The same numbers, however many threads there are: what weights are learned from, and the weights.
 
-Covers newcomer.models.threads.
+Covers newcomer.models.device.
 """
 
 import numpy as np
@@ -9,9 +9,8 @@ import torch
 from conftest import make_dataset
 from newcomer.config import load_preset, with_overrides
 from newcomer.graph import InductiveDataset
-from newcomer.models.engine import InferenceEngine, SnapshotScorer
-from newcomer.models.threads import one_thread
-from newcomer.models.trained import StoredNewcomers
+from newcomer.models.device import one_thread
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers
 from newcomer.training.pipeline import Fitted, fit
 
 SMALL = (
