@@ -237,7 +237,7 @@ class Trainer:
             return self._loss(positive, negative)
         empty = states.edges.degrees <= 0
         tails = empty if inferred is None else torch.zeros_like(empty).index_copy_(0, inferred, empty[inferred])
-        without = empty[triples[:, 0]] | tails[triples[:, 2]]
+        without = empty[triples[:, 0]] | tails[triples[:, 2]]  # head, or inferred tail, has no edge left
         return self._loss(positive.masked_fill(without, 0.0), negative.masked_fill(without[:, None], 0.0))
 
     def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
