@@ -287,7 +287,7 @@ def test_later_facts_are_in_chains_and_removed_ones_are_not(sparse):
 
 
 def facts_of(predictor: Predictor) -> set[tuple[str, str, str]]:
-    facts, words = predictor._snapshot.store.facts, predictor.names.words
+    facts, words = predictor._snapshot.store, predictor.names.words
     stated = {words(fact) for name in predictor.newcomers for fact in facts[name]}
     return {*DATASET.observed.named(), *stated}
 
@@ -312,7 +312,7 @@ def test_chains_have_names_and_lose_what_is_lost_without_their_facts(changes):
     known, compared = facts_of(predictor), 0
     with patch.multiple(attribution, MAX_CHAINS=attribution.MAX_CANDIDATES, MIN_LOSS=-np.inf):
         found = chains_by_name(predictor)
-    own = {names.words(fact): fact for fact in snapshot.store.facts["Atlantis"]}
+    own = {names.words(fact): fact for fact in snapshot.store["Atlantis"]}
     others: dict[frozenset[Fact], NamedSnapshot] = {}
     for (word, answer, heads), some in found.items():
         relation = names.relation(word) + heads * len(names.relations)
@@ -320,7 +320,7 @@ def test_chains_have_names_and_lose_what_is_lost_without_their_facts(changes):
             check_chain(one.facts, known, "Atlantis", answer)
             if set(one.facts) <= own.keys():
                 gone = [own[fact] for fact in one.facts]
-                other = others.setdefault(frozenset(gone), predictor._arrivals.removed(snapshot, gone))
+                other = others.setdefault(frozenset(gone), snapshot.removed(gone))
                 before, after = (
                     engine.signals(which.graph, which.id("Atlantis"), relation).propagation
                     for which in (snapshot, other)

@@ -162,7 +162,7 @@ class AnyHistory(RuleBasedStateMachine):
     def candidates_are_in_order(self) -> None:
         snapshot = self.history.predictor._snapshot
         names = sorted(newcomers_of(self.history.facts, self.history.predictor))
-        assert snapshot.newcomers == names == sorted(snapshot.store.facts)
+        assert snapshot.newcomers == names == sorted(snapshot.store)
         ids = [snapshot.id(name) for name in names]
         present = np.flatnonzero(snapshot.graph.is_present)
         assert sorted(ids) == present[present >= snapshot.names.num_seen].tolist()
@@ -186,7 +186,7 @@ def test_what_comes_and_goes_leaves_nothing_behind():
         predictor.add([lives(f"guest{number}", number), (f"guest{number}", "knows", "q0")])
         predictor.remove(f"guest{number}")
     snapshot = predictor._snapshot
-    assert not snapshot.slots and not snapshot.store.facts.changed
+    assert not snapshot.slots and not snapshot.store.changed
 
 
 @pytest.mark.parametrize("residual", ["yes", "no"])

@@ -20,7 +20,7 @@ STATISTICS = (*FOLDED, *BLENDED, HEARING)
 
 
 def facts_of(predictor: Predictor) -> set[Triple]:
-    facts, words = predictor._snapshot.store.facts, predictor.names.words
+    facts, words = predictor._snapshot.store, predictor.names.words
     stated = {words(fact) for name in predictor.newcomers for fact in facts[name]}
     return {*DATASET.observed.named(), *stated}
 
@@ -34,7 +34,7 @@ def check(predictor: Predictor) -> None:
     for name, entity in ids.items():
         assert snapshot.name_of(entity) == name and graph.is_present[entity]
         slot = graph.slot(entity)
-        assert (slot is None) == (not snapshot.is_newcomer(name)) == (entity < graph.num_seen)
+        assert (slot is None) == (entity < graph.num_seen)
         if slot is not None:
             members = graph.members_with(slot)
             assert members.encoded is slot.encoded and members.ids[slot.number] == entity

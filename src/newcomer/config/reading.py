@@ -3,25 +3,21 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import Field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from newcomer.config.fields import AUTO, NOTHING, TYPES, Maybe, Settings, limits_in_words, plain_fields
-from newcomer.config.settings import SECTIONS, Config, field_and_type, merged
+from newcomer.config.settings import SECTIONS, Config, field_and_type, merged, nested_settings
 from newcomer.errors import InputError, OptionError, check_name, shown
 
 
 def with_overrides(config: Config, overrides: Iterable[str]) -> Config:
     """The settings with changes such as ``training.lr=0.001``; of two changes to one setting the last counts."""
-    stated: dict[str, Any] = {}
-    for text in overrides:
-        name, value = _override(text)
-        section, _, bare = name.rpartition(".")
-        (stated.setdefault(section, {}) if section else stated)[bare] = value
-    return merged(config, stated)
+    return merged(config, nested_settings(dict(map(_override, overrides))))
 
 
 def _override(text: str) -> tuple[str, Any]:
@@ -87,9 +83,16 @@ def _allowed(one: Field[Any], kind: Any) -> str:
 
 def read_config(path: Path) -> Config:
     """The settings of a TOML file; what it does not state is as in the preset that it names, or as in ``default``."""
-    try:
+    with reading_toml(path):
         stated = tomllib.loads(path.read_bytes().decode("utf-8"))
         return merged(load_preset(stated.get("preset", "default")), stated)
+
+
+@contextmanager
+def reading_toml(path: Path) -> Iterator[None]:
+    """A block that reads a TOML file: whatever is wrong with that is an error that names the file."""
+    try:
+        yield
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", hint="check the path") from None
     except (ValueError, RecursionError) as error:
@@ -98,10 +101,15 @@ def read_config(path: Path) -> Config:
         raise InputError(path, str(error)) from None
 
 
+def shipped(folder: str) -> tuple[str, ...]:
+    """The names of the TOML files in a folder of the package."""
+    found = (file.name for file in files("newcomer").joinpath(folder).iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+
+
 def preset_names() -> tuple[str, ...]:
     """The presets that ship with the package."""
-    found = (file.name for file in files("newcomer").joinpath("presets").iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+    return shipped("presets")
 
 
 def load_preset(name: str) -> Config:

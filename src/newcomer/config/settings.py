@@ -262,6 +262,15 @@ def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
+def nested_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by section, as `merged` takes them, from those by their full names."""
+    stated: dict[str, Any] = {}
+    for name, value in settings.items():
+        section, _, bare = name.rpartition(".")
+        (stated.setdefault(section, {}) if section else stated)[bare] = value
+    return stated
+
+
 # What other tools, and earlier versions, call these settings.
 OTHER_NAMES = {
     "learning_rate": "training.lr",

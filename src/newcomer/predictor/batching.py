@@ -13,8 +13,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from newcomer.data.tables import NamedTriples
-from newcomer.graph import Ids, Mask, TripleArray
-from newcomer.predictor.fact_store import FactError, Names, Triple
+from newcomer.graph import UNKNOWN, Ids, Mask, TripleArray
+from newcomer.predictor.fact_store import FactError, Triple
 from newcomer.predictor.predictor import Predictor
 
 
@@ -24,6 +24,13 @@ class NewcomerBatch:
 
     model: Predictor
     newcomers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Predictor, facts: Iterable[Triple], newcomers: Iterable[str]) -> "NewcomerBatch":
+        """A copy of a model, with these facts added."""
+        copied = model.copy()
+        copied.add(facts)
+        return cls(copied, tuple(newcomers))
 
 
 class NewcomerBatches:
@@ -50,24 +57,20 @@ class NewcomerBatches:
     def __init__(self, model: Predictor, facts: NamedTriples, on_unknown_relation: str = "error") -> None:
         self._model = model
         self._entities, self._relations = facts.entities, facts.relations
-        known = _known_relations(model, facts)
-        is_new, blank = self._look_at_names()
+        known, ids = model.names.relations.ids(facts.relations) != UNKNOWN, model.names.entities.ids(facts.entities)
+        self._is_new = is_new = (ids == UNKNOWN) | (ids >= model.names.num_seen)
+        blank = np.array([not name.strip() for name in facts.entities.to_pylist()], dtype=bool)
         triples = facts.triples
         invalid = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
         invalid |= ~is_new[triples.heads] & ~is_new[triples.tails]
-        self._refuse(triples.take(invalid), np.flatnonzero(invalid), on_unknown_relation)
+        try:
+            model.check(self._rows(triples.take(invalid)), on_unknown_relation)
+        except FactError as error:
+            raise FactError(str(error), int(np.flatnonzero(invalid)[error.place]), error.skippable) from None
         if on_unknown_relation == "skip":
             triples = triples.take(known[triples.relations])
         self.skipped = len(facts) - len(triples)
-        self._is_new = is_new
         self._triples, self._starts = _by_component(triples, is_new)
-
-    def _refuse(self, invalid: TripleArray, places: npt.NDArray[np.intp], on_unknown_relation: str) -> None:
-        """The error for the first fact that has one, with its place among all."""
-        try:
-            self._model.check(self._rows(invalid), on_unknown_relation)
-        except FactError as error:
-            raise FactError(str(error), int(places[error.place]), error.skippable) from None
 
     def __len__(self) -> int:
         """How many newcomers the facts are about."""
@@ -85,24 +88,11 @@ class NewcomerBatches:
             component = self._triples.take(np.arange(start, end))
             names = self._names(self._members(component))
             if wanted is None or not wanted.isdisjoint(names):
-                yield NewcomerBatch(self._with(component), tuple(names))
+                yield NewcomerBatch.of(self._model, self._rows(component), names)
 
     def together(self) -> NewcomerBatch:
         """All of them at once, each among the candidates of the others."""
-        return NewcomerBatch(self._with(self._triples), tuple(self._names(self._members(self._triples))))
-
-    def _with(self, triples: TripleArray) -> Predictor:
-        model = self._model.copy()
-        model.add(self._rows(triples))
-        return model
-
-    def _look_at_names(self) -> tuple[Mask, Mask]:
-        """Which entities are newcomers, and which have a blank name."""
-        model, size = self._model, len(self._entities)
-        there = set(model.newcomers)
-        names = [scalar.as_py() for scalar in self._entities]
-        is_new = np.fromiter((name in there or name not in model for name in names), dtype=bool, count=size)
-        return is_new, np.fromiter((not name.strip() for name in names), dtype=bool, count=size)
+        return NewcomerBatch.of(self._model, self._rows(self._triples), self._names(self._members(self._triples)))
 
     def _members(self, triples: TripleArray) -> Ids:
         """The newcomers of facts, in the order in which they are named."""
@@ -116,11 +106,6 @@ class NewcomerBatches:
     def _rows(self, triples: TripleArray) -> list[Triple]:
         relations = self._relations.take(triples.relations).to_pylist()
         return list(zip(self._names(triples.heads), relations, self._names(triples.tails), strict=True))
-
-
-def _known_relations(model: Predictor, facts: NamedTriples) -> Mask:
-    known = set(model.relations)
-    return np.fromiter((name in known for name in facts.relations.to_pylist()), dtype=bool, count=len(facts.relations))
 
 
 def _by_component(triples: TripleArray, is_new: Mask) -> tuple[TripleArray, npt.NDArray[np.int64]]:
@@ -138,7 +123,5 @@ def _by_component(triples: TripleArray, is_new: Mask) -> tuple[TripleArray, npt.
 
 def check_relations(model: Predictor, names: Iterable[str]) -> None:
     """An error, with the nearest name there is, for the first relation that the model does not know."""
-    observed = model.bundle.observed
-    known = Names(observed.entities, observed.relations, observed.num_entities)
     for name in names:
-        known.relation(name)
+        model.names.relation(name)

@@ -6,6 +6,7 @@ classifier (`newcomer.models.triple_classifier`), its score is the evidence: it 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -14,73 +15,67 @@ from newcomer.evaluation.calibration import Curve, classifier_evidence, evidence
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models.bundle import Thresholds
 from newcomer.models.embedding.scorer import Scores
-from newcomer.models.engine import InferenceEngine
 from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer
 from newcomer.predictor.answers import Verdict
-from newcomer.predictor.fact_store import Names, Triple
+from newcomer.predictor.fact_store import Triple
 from newcomer.predictor.snapshot import NamedSnapshot, known_answers
 
 HALF = 0.5  # from which probability on a triple counts as true, where there are no thresholds
 
 
+@dataclass(frozen=True, eq=False)
 class VerdictMaker:
     """A model that classifies triples in one snapshot."""
 
-    def __init__(
-        self,
-        engine: InferenceEngine,
-        names: Names,
-        snapshot: NamedSnapshot,
-        curve: Curve | None,
-        limits: Thresholds | None,
-    ) -> None:
-        self.engine, self.names, self.snapshot, self.curve, self.limits = engine, names, snapshot, curve, limits
+    snapshot: NamedSnapshot
+    curve: Curve | None
+    limits: Thresholds | None
 
     def verdicts(self, facts: Sequence[Triple]) -> list[Verdict]:
         """One a triple; those about one head and relation are scored together, and no other scores are kept."""
-        if self.engine.model.triple_classifier is not None and facts:
-            return self._classified(facts, self.engine.model.triple_classifier)
-        found: dict[int, Verdict] = {}
+        if self.snapshot.engine.model.triple_classifier is not None and facts:
+            return self._classified(facts, self.snapshot.engine.model.triple_classifier)
+        engine, found = self.snapshot.engine, dict[int, Verdict]()
+        compares = engine.model.weights is not None or self.curve is not None  # then all tails are scored
         order = sorted(range(len(facts)), key=lambda place: (facts[place][:2], place))
         for (head, name), places in groupby(order, key=lambda place: facts[place][:2]):
-            relation = self.names.relation(name)
-            row = self._row(head, relation)
+            relation, identifier = self.snapshot.names.relation(name), self.snapshot.id(head)
+            row = engine.scores(self.snapshot.graph, identifier, relation) if compares else None
             for place in places:
-                found[place] = self._verdict(facts[place], relation, row)
+                found[place] = self._verdict(facts[place], identifier, relation, row)
         return [found[place] for place in range(len(facts))]
-
-    def _row(self, head: str, relation: int) -> Scores | None:
-        """The scores of all tails, where a verdict depends on more than its own."""
-        needed = self.engine.model.weights is not None or self.curve is not None
-        return self.engine.scores(self.snapshot.graph, self.snapshot.id(head), relation) if needed else None
 
     def _classified(self, facts: Sequence[Triple], network: TripleClassifier) -> list[Verdict]:
         """One a triple, by the triple classifier."""
-        relations = np.array([self.names.relation(fact[1]) for fact in facts], dtype=np.int32)
+        relations = np.array([self.snapshot.names.relation(fact[1]) for fact in facts], dtype=np.int32)
         heads, tails = (np.array([self.snapshot.id(fact[end]) for fact in facts], dtype=np.int32) for end in (0, 2))
         scores = TripleClassifierScorer(network, self._known()).triple_scores(heads, relations, tails)
         if self.curve is None:
             probabilities = uncalibrated(scores, np.arange(len(scores)), shares=False)
         else:
             probabilities = self.curve.probabilities(classifier_evidence(scores), relations)
-        rows = zip(facts, scores.tolist(), probabilities.tolist(), strict=True)
-        return [self._made(fact, score, probability) for fact, score, probability in rows]
+        return list(map(self._made, facts, scores.tolist(), probabilities.tolist()))
 
     def _known(self) -> Graph:
         """All facts of the snapshot."""
         overlay = self.snapshot.graph.overlay
-        rows = [
-            np.stack([np.full(len(tails), entity), relations, tails], axis=1)
-            for entity in range(overlay.num_entities)
-            for relations, tails in [overlay.all_facts_of(entity)]
-        ]
-        triples = np.concatenate(rows)
-        stated = TripleArray.of(triples[triples[:, 1] < overlay.num_relations])
+        rows = overlay.own_rows
+        inverse = rows.relations >= overlay.num_relations
+        heads, tails = np.where(inverse, rows.tails, rows.owners), np.where(inverse, rows.owners, rows.tails)
         names = Vocabulary([self.snapshot.name_of(entity) for entity in range(overlay.num_entities)])
-        return Graph.build(names, self.names.relations, stated)
+        stated = TripleArray(heads, rows.relations % overlay.num_relations, tails)
+        return Graph.build(names, self.snapshot.names.relations, stated)
 
-    def _verdict(self, fact: Triple, relation: int, row: Scores | None) -> Verdict:
-        return self._made(fact, self._score(fact, relation, row), self._probability(fact, relation, row))
+    def _verdict(self, fact: Triple, head: int, relation: int, row: Scores | None) -> Verdict:
+        tail = self.snapshot.id(fact[2])
+        if row is not None and self.snapshot.engine.model.weights is not None:
+            score = float(row[tail])
+        else:
+            score = self.snapshot.engine.triple_score(self.snapshot.graph, head, relation, tail)
+        if row is None:
+            alone = uncalibrated(np.array([score]), np.zeros(1, np.intp), shares=False)
+            return self._made(fact, score, float(alone[0]))
+        return self._made(fact, score, self._probability(head, relation, tail, row))
 
     def _made(self, fact: Triple, score: float, probability: float) -> Verdict:
         if self.limits is None:
@@ -89,20 +84,11 @@ class VerdictMaker:
             is_true = score >= self.limits.relations.get(fact[1], self.limits.overall)
         return Verdict(fact, is_true, score, probability, self.curve is not None)
 
-    def _score(self, fact: Triple, relation: int, row: Scores | None) -> float:
-        if row is not None and self.engine.model.weights is not None:
-            return float(row[self.snapshot.id(fact[2])])
-        head, tail = self.snapshot.id(fact[0]), self.snapshot.id(fact[2])
-        return self.engine.triple_score(self.snapshot.graph, head, relation, tail)
-
-    def _probability(self, fact: Triple, relation: int, row: Scores | None) -> float:
-        if row is None:
-            score = np.array([self._score(fact, relation, row)])
-            return float(uncalibrated(score, np.zeros(1, np.intp), False)[0])
-        answer = np.array([self.snapshot.id(fact[2])])
-        there = self.snapshot.graph.is_present
+    def _probability(self, head: int, relation: int, tail: int, row: Scores) -> float:
+        """Of a tail, given the scores of all."""
+        there, answer = self.snapshot.graph.is_present, np.array([tail])
         if self.curve is None:
             return float(uncalibrated(row[there], np.cumsum(there)[answer] - 1, shares=True)[0])
-        left_out = ~there | known_answers(self.snapshot, self.snapshot.id(fact[0]), relation)
-        left_out[answer] = False
+        left_out = ~there | known_answers(self.snapshot, head, relation)
+        left_out[tail] = False
         return float(self.curve.probabilities(evidence(row, left_out, answer), relation)[0])

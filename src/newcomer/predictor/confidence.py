@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from newcomer.graph import Graph, Mask
 from newcomer.predictor.classifier import HALF
@@ -94,30 +95,28 @@ class RuleReach:
     known: npt.NDArray[np.int64]
     asked: npt.NDArray[np.int64]
     confidence: Floats
-    num_relations: int
 
     @classmethod
     def of(cls, index: RuleIndex | None, num_relations: int) -> "RuleReach":
         """Of the rules in an index."""
         if index is None:
-            nothing = np.empty(0, dtype=np.int64)
-            return cls(nothing, nothing, np.empty(0), num_relations)
+            return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
         rules, size = index.by_start, 2 * num_relations
         further = ~np.isin(rules.kind, SAME_PAIR)
         keys = rules.body1[further].astype(np.int64) * size + rules.head[further]
         pairs, place = np.unique(keys, return_inverse=True)
         best = np.zeros(len(pairs))
         np.maximum.at(best, place, np.nan_to_num(index.strength[rules.row[further]]))
-        return cls(pairs // size, pairs % size, best, num_relations)
+        return cls(pairs // size, pairs % size, best)
 
-    def lessons(self, has: Mask, likely: Floats, entity: str, names: Names, most: int = LESSONS) -> tuple[Lesson, ...]:
+    def lessons(self, has: Mask, likely: Floats, entity: str, names: Names) -> tuple[Lesson, ...]:
         """Relations to learn, by their gain; ``has`` says which are known, ``likely`` how likely each is to apply."""
-        reached = np.zeros(2 * self.num_relations)
+        reached = np.zeros(len(has))
         np.maximum.at(reached, self.asked[has[self.known]], self.confidence[has[self.known]])
         more = np.maximum(self.confidence - reached[self.asked], 0.0) * likely[self.asked]
         more[has[self.asked] | has[self.known] | (self.known == self.asked)] = 0.0
-        gains = likely * np.bincount(self.known, weights=more, minlength=2 * self.num_relations)
-        order = np.argsort(-gains, kind="stable")[:most]
+        gains = likely * np.bincount(self.known, weights=more, minlength=len(has))
+        order = np.argsort(-gains, kind="stable")[:LESSONS]
         return tuple(self._lesson(int(one), float(gains[one]), more, entity, names) for one in order if gains[one] > 0)
 
     def _lesson(self, relation: int, gain: float, more: Floats, entity: str, names: Names) -> Lesson:
@@ -135,23 +134,20 @@ def _question(relation: int, entity: str, names: Names) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RelationCooccurrence:
-    """Which oriented relations the entities of a graph have: a row (whose, relation) each, every pair once."""
+    """Which oriented relations the entities of a graph have: a table (entities, 2 relations) of ones and zeros."""
 
-    whose: npt.NDArray[np.int64]
-    relation: npt.NDArray[np.int64]
-    num_entities: int
-    num_relations: int
+    table: csr_array
 
     @classmethod
     def of(cls, observed: Graph) -> "RelationCooccurrence":
         """Of a graph."""
         rows, size = observed.adjacency, 2 * observed.num_relations
-        starts = np.repeat(np.arange(len(rows.offsets) - 1, dtype=np.int64), np.diff(rows.offsets))
-        pairs = np.unique(starts * size + rows.relations)
-        return cls(pairs // size, pairs % size, len(rows.offsets) - 1, size)
+        ones = np.ones(len(rows.relations))
+        table = csr_array((ones, rows.relations, rows.offsets), shape=(observed.num_entities, size), copy=True)
+        table.sum_duplicates()
+        return cls(table.sign())
 
     def counts(self, has: Mask) -> tuple[Floats, float]:
         """How often others have each relation, each counting by what it has in common, and how much all count."""
-        alike = np.bincount(self.whose[has[self.relation]], minlength=self.num_entities)
-        counts = np.bincount(self.relation, weights=alike[self.whose], minlength=self.num_relations)
-        return counts.astype(np.float64), float(alike.sum())
+        alike = self.table @ has.astype(np.float64)
+        return self.table.T @ alike, float(alike.sum())

@@ -109,60 +109,41 @@ class _Canvas:
             self._title(RIGHT, below, "virtual neighbours (dashed): what rules infer", VIRTUAL_COLOUR, shown.more[1])
             for place, edge in enumerate(shown.virtual, start=1):
                 self._edge(RIGHT, below + 0.3 * ROW - place * ROW, edge, VIRTUAL_COLOUR)
-        self._newcomer()
+        ellipse = self.patches.Ellipse((MIDDLE, self.middle), 2.3, 0.95, facecolor="#222222", zorder=3)
+        self.axes.add_patch(ellipse)
+        style: dict[str, Any] = {"color": "white", "fontsize": 13, "fontweight": "bold", "ha": "center", "zorder": 4}
+        self._text(MIDDLE, self.middle, _short(shown.entity, 20), 2.0, **style)
 
     def _title(self, x: float, y: float, text: str, colour: str, more: int = 0) -> None:
         words = f"{text} (and {more:,} more)" if more else text
         self._text(x - BOX[0] / 2, y, words, color=colour, fontsize=11, fontweight="bold", ha="left")
 
-    def _newcomer(self) -> None:
-        ellipse = self.patches.Ellipse((MIDDLE, self.middle), 2.3, 0.95, facecolor="#222222", zorder=3)
-        self.axes.add_patch(ellipse)
-        words = _short(self.shown.entity, 20)
-        self._text(
-            MIDDLE, self.middle, words, 2.0, color="white", fontsize=13, fontweight="bold", ha="center", zorder=4
-        )
-
     def _edge(self, x: float, y: float, edge: Edge, colour: str) -> None:
         """A box that says the relation and whom it leads to, its line, and the reason beside it."""
         width, height = BOX
-        answer = edge.probability is not None
-        corner = x - width / 2, y - height / 2
-        style = {"edgecolor": colour, "facecolor": PALE if answer else "white", "linewidth": 2 if answer else 1.1}
-        dashes = (0, (4, 2.5)) if edge.virtual else "solid"
-        self.axes.add_patch(
-            self.patches.FancyBboxPatch(corner, width, height, "round,pad=0,rounding_size=0.1", zorder=2, **style)
-        )
+        answer, leaves = edge.probability is not None, edge.fact[0] == self.shown.entity
+        style: dict[str, Any] = {
+            "edgecolor": colour,
+            "facecolor": PALE if answer else "white",
+            "linewidth": 2 if answer else 1.1,
+        }
+        corner, rounding = (x - width / 2, y - height / 2), "round,pad=0,rounding_size=0.1"
+        self.axes.add_patch(self.patches.FancyBboxPatch(corner, width, height, rounding, zorder=2, **style))
         side = -1 if x < MIDDLE else 1
         near, far = (MIDDLE + side * 1.15, self.middle), (x - side * width / 2, y)
-        ends = (near, far) if edge.fact[0] == self.shown.entity else (far, near)
-        arrow = self.patches.FancyArrowPatch(
-            *ends, arrowstyle="-|>", mutation_scale=13, color=colour, linestyle=dashes, linewidth=2.2 if answer else 1.3
-        )
-        self.axes.add_patch(arrow)
-        leaving = (
-            1 if edge.fact[0] == self.shown.entity else -1
-        )  # read along the arrow: relation, then whom it leads to
-        self._text(
-            x,
-            y + 0.105 * leaving,
-            _short(edge.fact[1]),
-            BOX[0] - 0.2,
-            color="#555555",
-            fontsize=8.5,
-            ha="center",
-            zorder=4,
-        )
-        other = _short(_other(edge.fact, self.shown.entity))
-        self._text(x, y - 0.105 * leaving, other, BOX[0] - 0.2, fontsize=10, fontweight="bold", ha="center", zorder=4)
+        style = {"color": colour, "linestyle": (0, (4, 2.5)) if edge.virtual else "solid"}
+        style |= {"arrowstyle": "-|>", "mutation_scale": 13, "linewidth": 2.2 if answer else 1.3}
+        self.axes.add_patch(self.patches.FancyArrowPatch(*((near, far) if leaves else (far, near)), **style))
+        above = 0.105 if leaves else -0.105  # read along the arrow: relation, then whom it leads to
+        relation, other, inside = _short(edge.fact[1]), _short(_other(edge.fact, self.shown.entity)), BOX[0] - 0.2
+        self._text(x, y + above, relation, inside, color="#555555", fontsize=8.5, ha="center", zorder=4)
+        self._text(x, y - above, other, inside, fontsize=10, fontweight="bold", ha="center", zorder=4)
         if edge.probability is not None:
             self._text(TEXT_FROM, y, f"{edge.probability:.2f}", color=colour, fontsize=12, fontweight="bold", ha="left")
         if edge.because is not None:
             said = " and ".join(f"{head} {relation} {tail}" for head, relation, tail in edge.because.premises)
-            lines = wrap(f"because {said}", REASON_LETTERS, max_lines=2, placeholder=" ...")
-            self._text(
-                REASON_FROM, y, "\n".join(lines), WIDTH - REASON_FROM - 0.1, color="#444444", fontsize=8, ha="left"
-            )
+            lines = "\n".join(wrap(f"because {said}", REASON_LETTERS, max_lines=2, placeholder=" ..."))
+            self._text(REASON_FROM, y, lines, WIDTH - REASON_FROM - 0.1, color="#444444", fontsize=8, ha="left")
 
     def _text(self, x: float, y: float, text: str, room: float = WIDTH, **style: Any) -> None:
         """Words of at most so many inches: letters get smaller where they need more."""

@@ -4,24 +4,23 @@ All of it is found when it is looked at, in the state of newcomers in which the 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from newcomer.graph import Mask
-from newcomer.models.embedding.newcomers import EncodedComponent
-from newcomer.models.embedding.scorer import Scores
+from newcomer.graph import UNKNOWN, Mask
 from newcomer.models.ensemble import Column
 from newcomer.predictor.answers import Chain, Grounding, Similar, Weighed
-from newcomer.predictor.fact_store import Fact, NamedComponent, Triple
-from newcomer.predictor.snapshot import Arrivals, NamedSnapshot, words_at
+from newcomer.predictor.fact_store import Fact, NamedComponent, Names, Triple
+from newcomer.predictor.snapshot import NamedSnapshot, words_at
 from newcomer.rules.online import OnlineRules
 from newcomer.rules.rule import NONE
 from newcomer.rules.virtual_neighbors import LOGIC, PATH, VirtualNeighbors
 
+Rows = npt.NDArray[np.int64]  # of all groundings
 SHOWN = 2  # digits of a confidence that a reader sees
 TRIES = 20  # facts that are left out in turn to find the one that an answer hangs on
 
@@ -30,24 +29,24 @@ TRIES = 20  # facts that are left out in turn to find the one that an answer han
 class Query:
     """What was asked: (entity, oriented relation, ?), in which snapshot, and whom a ranking leaves out."""
 
-    arrivals: Arrivals
     snapshot: NamedSnapshot
     entity: str
     relation: int
     left_out: Mask
+    _concluded: dict[str, "Conclusions"] = field(default_factory=dict)  # about entities that were needed so far
 
     def triple(self, answer: str) -> Fact:
         """The fact that an answer states."""
-        size = len(self.arrivals.names.relations)
+        size = len(self.snapshot.names.relations)
         ends = (self.entity, answer) if self.relation < size else (answer, self.entity)
         return ends[0], self.relation % size, ends[1]
 
-    def rank_in(self, snapshot: NamedSnapshot, answer: str) -> int | None:
-        """The answer's rank in another snapshot, among the candidates of this query; None where an end is gone."""
-        names = self.arrivals.names
+    def finds(self, answer: str, k: int, snapshot: NamedSnapshot) -> bool:
+        """Whether an answer is among the first k in another snapshot, of the candidates of this query."""
+        names = self.snapshot.names
         if not all(name in snapshot or names.seen(name) >= 0 for name in (self.entity, answer)):
-            return None
-        scores = self.arrivals.engine.scores(snapshot.graph, snapshot.id(self.entity), self.relation)
+            return False
+        scores = self.snapshot.engine.scores(snapshot.graph, snapshot.id(self.entity), self.relation)
         place, seen = snapshot.id(answer), names.num_seen
         mask = ~snapshot.graph.is_present
         mask[:seen] = self.left_out[:seen]
@@ -55,49 +54,64 @@ class Query:
             name = self.snapshot.name_of(int(other))
             if name in snapshot:
                 mask[snapshot.id(name)] = True
+        better = scores > scores[place]
+        better[:place] |= scores[:place] == scores[place]  # of equals the first counts as better
         mask[place] = False
-        return rank_of(scores, place, mask)
+        return int((better & ~mask).sum()) < k
 
     @cached_property
     def weighed(self) -> tuple[Weighed, ...]:
-        """The entity's known facts by the attention they have; the same for all answers."""
-        return attention(self.arrivals, self.snapshot, self.entity, self.relation)
+        """The entity's known facts by the share of the query-aware layer's attention; the same for all answers."""
+        identifier, encoder = self.snapshot.id(self.entity), self.snapshot.engine.encoder
+        slot = self.snapshot.graph.slot(identifier)
+        with torch.no_grad():
+            if slot is not None:
+                graph, row = slot.encoded.graph, slot.place
+                shares = encoder.attention(slot.encoded.states, row, self.relation)
+            else:
+                graph, row = encoder.graph, identifier
+                states, _ = encoder.around(torch.tensor([row], device=encoder.device))
+                shares = encoder.attention(states, 0, self.relation)
+        if shares is None:
+            return ()
+        edges = slice(int(graph.rows.offsets[row]), int(graph.rows.offsets[row + 1]))
+        total: dict[int, float] = {}
+        for source, share in zip(graph.sources[edges].tolist(), shares.tolist(), strict=True):
+            if source < len(graph.facts):
+                total[source] = total.get(source, 0.0) + share  # a fact about an entity and itself is two edges
+        words = words_at(self.snapshot.names, graph.facts[list(total)], None if slot is None else slot.encoded)
+        facts = map(Weighed, words, total.values())
+        return tuple(sorted(facts, key=lambda one: (-one.share, one.fact)))
 
     @cached_property
     def parts(self) -> dict[str, Column]:
         """What each feature adds to the scores of all candidates."""
-        return self.arrivals.engine.parts(self.snapshot.graph, self.snapshot.id(self.entity), self.relation)
+        return self.snapshot.engine.parts(self.snapshot.graph, self.snapshot.id(self.entity), self.relation)
 
     @cached_property
     def online(self) -> OnlineRules | None:
         """The online rules of the relation, if it has any; the same for all answers."""
-        return self.arrivals.engine.online_rules(self.snapshot.graph, self.relation)
+        return self.snapshot.engine.online_rules(self.snapshot.graph, self.relation)
 
     @cached_property
     def connected(self) -> set[str]:
         """The newcomers that rules may lead to from the entity, if that is new."""
-        return self.arrivals.connected(self.snapshot.store, self.entity)
-
-    @cached_property
-    def conclusions(self) -> dict[str, "Conclusions"]:
-        """What rules conclude of the relation about entities that were needed so far."""
-        return {}
+        return self.snapshot.connected(self.entity)
 
     def concluded(self, name: str) -> "Conclusions":
         """What rules conclude of the relation about an entity."""
-        if name not in self.conclusions:
-            arrivals, new = self.arrivals, name in self.snapshot
-            component = arrivals.component(self.snapshot, name) if new else None
-            entity = arrivals.names.seen(name) if component is None else component.id(name)
+        if name not in self._concluded:
+            names, rules = self.snapshot.names, self.snapshot.engine.rules
+            component = self.snapshot.component(name) if name in self.snapshot else None
+            entity = names.seen(name) if component is None else component.id(name)
             paths = self._paths(name, component)
-            relation = self.relation % len(arrivals.names.relations)
-            logic = arrivals.engine.rules.conclusions(component, entity, relation, paths=paths is None)
-            self.conclusions[name] = Conclusions(arrivals, component, logic, paths)
-        return self.conclusions[name]
+            logic = rules.conclusions(component, entity, self.relation % len(names.relations), paths=paths is None)
+            self._concluded[name] = Conclusions(names, component, logic, paths)
+        return self._concluded[name]
 
     def _paths(self, name: str, component: NamedComponent | None) -> VirtualNeighbors | None:
         """What was concluded when a newcomer came, where that spares another search for symmetric paths."""
-        if component is None or not self.arrivals.engine.rules.has_all_paths(component):
+        if component is None or not self.snapshot.engine.rules.has_all_paths(component):
             return None
         slot = self.snapshot.slots.get(name)
         return slot.encoded.virtual if slot is not None and slot.encoded.component is component else None
@@ -109,10 +123,10 @@ class Query:
 
     def in_words(self, head: int, relation: int, tail: int) -> Triple:
         """A fact with oriented relation, by name and as it was stated."""
-        names, size = self.arrivals.names, len(self.arrivals.names.relations)
+        names, size = self.snapshot.names, len(self.snapshot.names.relations)
         ends = self.snapshot.name_of(head), self.snapshot.name_of(tail)
         first, last = ends if relation < size else ends[::-1]
-        return first, names.relation_name(relation % size), last
+        return first, names.relation_names[relation % size], last
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,103 +136,80 @@ class Conclusions:
     Without a component ids are those of the vocabulary.
     """
 
-    arrivals: Arrivals
+    names: Names
     component: NamedComponent | None
     found: VirtualNeighbors | None
-    paths: VirtualNeighbors | None
+    paths: VirtualNeighbors | None = None
 
     def groundings(self, fact: Fact) -> tuple[Grounding, ...]:
         """All groundings of one conclusion, strongest first."""
-        return in_order(one for part in self._parts(fact) for one in part.in_words(self.arrivals, self.component))
+        return in_order(one for part, rows in self._rows_of(fact) for one in self._in_words(part, rows))
 
     def strongest(self, fact: Fact) -> Grounding | None:
         """The first of them; the others are not put into words."""
-        parts = self._parts(fact)
-        best = [one for part in parts for one in part.strongest().in_words(self.arrivals, self.component)]
+        best = [one for part, rows in self._rows_of(fact) for one in self._in_words(part, _strongest(part, rows))]
         return in_order(best)[0] if best else None
 
-    def _parts(self, fact: Fact) -> list["Grounds"]:
-        ends = self._ids(fact)
-        found = [] if self.found is None else [Grounds.of(self.found, *ends)]
-        return found if self.paths is None else [*found, Grounds.of(self.paths, *ends).by(PATH)]
+    def _rows_of(self, fact: Fact) -> Iterator[tuple[VirtualNeighbors, Rows]]:
+        """Where the groundings of a conclusion stand."""
+        triple = self._id(fact[0]), fact[1], self._id(fact[2])
+        if self.found is not None:
+            yield self.found, _rows_of(self.found, *triple)
+        if self.paths is not None:
+            rows = _rows_of(self.paths, *triple)
+            yield self.paths, rows[self.paths.grounding_source[rows] == PATH]
 
-    def _ids(self, fact: Fact) -> tuple[int, int, int]:
-        """A fact by the ids that rules know its ends by."""
-        ends = []
-        for name in (fact[0], fact[2]):
-            seen = self.arrivals.names.seen(name)
-            if seen < 0:
-                own = self.component
-                seen = self.arrivals.names.entities.id(name) if own is None else own.id(name)
-            ends.append(seen)
-        return ends[0], fact[1], ends[1]
+    def _id(self, name: str) -> int:
+        """The id that rules know an entity by."""
+        known = self.names.entity_ids.get(name, UNKNOWN)
+        return known if known != UNKNOWN or self.component is None else self.component.id(name)
 
+    def _name(self, identifier: int) -> str:
+        if self.component is None:
+            return self.names.entity_names[identifier]
+        return self.component.name(identifier, self.names)
 
-@dataclass(frozen=True, eq=False)
-class Grounds:
-    """The groundings of one conclusion: rows of those of all."""
-
-    virtual: VirtualNeighbors
-    rows: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, virtual: VirtualNeighbors, head: int, relation: int, tail: int) -> "Grounds":
-        """Of this triple, which stands there at most once."""
-        triples = virtual.triples
-        which = np.flatnonzero((triples.tails == tail) & (triples.heads == head) & (triples.relations == relation))
-        spans = [np.arange(virtual.offsets[row], virtual.offsets[row + 1]) for row in which.tolist()]
-        return cls(virtual, spans[0] if spans else np.empty(0, dtype=np.int64))
-
-    def by(self, source: int) -> "Grounds":
-        """Those by logic rules, or by symmetric paths."""
-        return replace(self, rows=self.rows[self.virtual.grounding_source[self.rows] == source])
-
-    def strongest(self) -> "Grounds":
-        """Those of which one comes first; only words could tell them apart."""
-        if len(self.rows) < 2:
-            return self
-        confidences = self.virtual.grounding_strength[self.rows]
-        rounded = np.array([round(one, SHOWN) for one in confidences.tolist()])
-        facts = (self.virtual.premises[self.rows, :, 1] != NONE).sum(axis=1)
-        keep = np.arange(len(self.rows))
-        for column in (-rounded, facts, -confidences, -self._supports()):
-            keep = keep[column[keep] == column[keep].min()]
-        return replace(self, rows=self.rows[keep])
-
-    def _supports(self) -> npt.NDArray[np.int64]:
-        virtual, rules = self.virtual, self.virtual.grounding_rule[self.rows]
-        logic, found = virtual.grounding_source[self.rows] == LOGIC, np.zeros(len(rules), dtype=np.int64)
-        found[logic], found[~logic] = virtual.rules.support[rules[logic]], virtual.path_rules.common[rules[~logic]]
-        return found
-
-    def in_words(self, arrivals: Arrivals, component: NamedComponent | None) -> Iterator[Grounding]:
-        """By name."""
-        names, virtual = arrivals.names, self.virtual
-
-        def name(identifier: int) -> str:
-            return names.entity(identifier) if component is None else component.name(identifier, names)
-
+    def _in_words(self, virtual: VirtualNeighbors, rows: Rows) -> Iterator[Grounding]:
+        """These groundings by name."""
+        name, relations = self._name, self.names.relation_names
         # As lists: there may be hundreds, and single numbers of an array are slow to get at.
         columns = virtual.grounding_source, virtual.grounding_rule, virtual.grounding_strength, virtual.premises
-        rows = zip(*(column[self.rows].tolist() for column in columns), self._supports().tolist(), strict=True)
-        for source, rule, strength, premises, support in rows:
+        each = zip(*(column[rows].tolist() for column in columns), _supports(virtual, rows).tolist(), strict=True)
+        for source, rule, strength, premises, support in each:
             if source == LOGIC:
-                text = arrivals.rule_text(virtual.rules, rule)
+                text = self.names.rule(virtual.rules, rule)
             else:
-                text = virtual.path_rules.text(rule, names.relations)
-            facts = tuple(
-                (name(head), names.relation_name(relation), name(tail))
-                for head, relation, tail in premises
-                if relation != NONE
-            )
+                text = virtual.path_rules.text(rule, self.names.relations)
+            edges = (edge for edge in premises if edge[1] != NONE)
+            facts = tuple((name(head), relations[relation], name(tail)) for head, relation, tail in edges)
             yield Grounding(text, strength, support, facts)
 
 
-def rank_of(scores: Scores, place: int, left_out: Mask) -> int:
-    """The place of a candidate, from 1; of equals the first counts as better."""
-    better = scores > scores[place]
-    better[:place] |= scores[:place] == scores[place]
-    return int((better & ~left_out).sum()) + 1
+def _rows_of(virtual: VirtualNeighbors, head: int, relation: int, tail: int) -> Rows:
+    """The groundings of this triple, which stands there at most once."""
+    triples = virtual.triples
+    which = np.flatnonzero((triples.tails == tail) & (triples.heads == head) & (triples.relations == relation))
+    return np.arange(*virtual.offsets[which[0] : which[0] + 2]) if len(which) else np.empty(0, dtype=np.int64)
+
+
+def _strongest(virtual: VirtualNeighbors, rows: Rows) -> Rows:
+    """Those of which one comes first; only words could tell them apart."""
+    if len(rows) < 2:
+        return rows
+    confidences = virtual.grounding_strength[rows]
+    rounded = np.array([round(one, SHOWN) for one in confidences.tolist()])
+    facts = (virtual.premises[rows, :, 1] != NONE).sum(axis=1)
+    keep = np.arange(len(rows))
+    for column in (-rounded, facts, -confidences, -_supports(virtual, rows)):
+        keep = keep[column[keep] == column[keep].min()]
+    return rows[keep]
+
+
+def _supports(virtual: VirtualNeighbors, rows: Rows) -> npt.NDArray[np.int64]:
+    rules, logic = virtual.grounding_rule[rows], virtual.grounding_source[rows] == LOGIC
+    found = np.zeros(len(rules), dtype=np.int64)
+    found[logic], found[~logic] = virtual.rules.support[rules[logic]], virtual.path_rules.common[rules[~logic]]
+    return found
 
 
 class Explanation:
@@ -248,8 +239,7 @@ class Explanation:
     def groundings(self) -> tuple[Grounding, ...]:
         """The rules that infer the answer, each with its premises, strongest first."""
         found = next(filter(None, (concluded.groundings(self._fact) for concluded in self._concluded())), ())
-        online = self._query.online
-        more = () if online is None else tuple(counted(self._query, online, self._answer))
+        more = tuple(counted(self._query, self._answer))
         if not more:
             return found
         # A rule may have been mined and be counted as well: the stronger figure is the one that counts in the score.
@@ -287,7 +277,7 @@ class Explanation:
     def similar(self) -> tuple[Similar, ...]:
         """The known answers to the same query that this one is similar to; none without ``model.graph_statistics``."""
         query, snapshot = self._query, self._query.snapshot.graph
-        statistics = query.arrivals.engine.statistics(snapshot)
+        statistics = query.snapshot.engine.statistics(snapshot)
         if statistics is None:
             return ()
         entity, relation = query.ids
@@ -310,7 +300,7 @@ class Explanation:
         Each is measured by masking its facts. There are none where the model has no propagation network.
         """
         query, snapshot = self._query, self._query.snapshot
-        network = query.arrivals.engine.propagation
+        network = query.snapshot.engine.propagation
         if network is None:
             return ()
         found = network.chains(snapshot.graph.overlay, *query.ids, snapshot.id(self._answer))
@@ -332,33 +322,29 @@ class Explanation:
         Facts are left out one at a time, those that the reasons name first, at most 20 of them. None where no single
         one decides, where the answer is not among the first k anyway, and where both ends are trained on.
         """
-        query, snapshot = self._query, self._query.snapshot
-        rank = query.rank_in(snapshot, self._answer)
-        if rank is None or rank > self._k:
+        query, snapshot, words = self._query, self._query.snapshot, self._query.snapshot.names.words
+        if not query.finds(self._answer, self._k, snapshot):
             return None
-        for fact in self._facts_in_order()[:TRIES]:
-            other = query.arrivals.removed(snapshot, [fact])
-            rank = query.rank_in(other, self._answer)
-            if rank is None or rank > self._k:
-                return query.arrivals.names.words(fact)
-        return None
+        others = ((fact, snapshot.removed([fact])) for fact in self._facts_in_order()[:TRIES])
+        return next((words(fact) for fact, other in others if not query.finds(self._answer, self._k, other)), None)
 
     def _facts_in_order(self) -> list[Fact]:
         """The newcomers' facts: those named by rules, then by attention, then the rest by name."""
-        query, words = self._query, self._query.arrivals.names.words
+        query, words = self._query, self._query.snapshot.names.words
         new = [name for name in (query.entity, self._answer) if name in query.snapshot]
-        facts = {words(fact): fact for name in new[:1] for fact in sorted(query.snapshot.store.facts[name])}
+        facts = {words(fact): fact for name in new[:1] for fact in sorted(query.snapshot.store[name])}
         named = [premise for grounding in self.groundings for premise in grounding.premises]
         named += [weighed.fact for weighed in self.weighed]
         first = dict.fromkeys(triple for triple in named if triple in facts)
         return [facts[triple] for triple in [*first, *(triple for triple in facts if triple not in first)]]
 
 
-def counted(query: Query, online: OnlineRules, answer: str) -> Iterator[Grounding]:
+def counted(query: Query, answer: str) -> Iterator[Grounding]:
     """What the facts between the entity and the answer say by online rules."""
-    if query.entity == answer:
+    online = query.online
+    if online is None or query.entity == answer:
         return
-    names, (entity, _) = query.arrivals.names, query.ids
+    names, (entity, _) = query.snapshot.names, query.ids
     other, own = query.snapshot.id(answer), query.snapshot.graph.overlay.facts_of(entity)
     along = own[0][own[1] == other].tolist()
     if query.relation in along:  # it is known, and so needs no rule
@@ -370,14 +356,6 @@ def counted(query: Query, online: OnlineRules, answer: str) -> Iterator[Groundin
             yield Grounding(text, rule.smoothed_confidence, rule.support, (fact,), counted=True)
 
 
-def conclusions_about(arrivals: Arrivals, encoded: EncodedComponent | None) -> Conclusions:
-    """What rules conclude about a component, or about seen entities, as it was found with their vectors."""
-    if encoded is None:
-        return Conclusions(arrivals, None, arrivals.engine.model.neighbors, None)
-    component = encoded.component if isinstance(encoded.component, NamedComponent) else None
-    return Conclusions(arrivals, component, encoded.virtual, None)
-
-
 def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
     """Groundings strongest first."""
 
@@ -386,30 +364,6 @@ def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
         return -round(one.confidence, SHOWN), len(one.premises), -one.confidence, -one.support, one.rule, one.premises
 
     return tuple(sorted(found, key=key))
-
-
-def attention(arrivals: Arrivals, snapshot: NamedSnapshot, entity: str, relation: int) -> tuple[Weighed, ...]:
-    """The known facts of an entity by the share of the query-aware layer's attention that each has."""
-    slot, encoder = snapshot.graph.slot(snapshot.id(entity)), arrivals.engine.encoder
-    with torch.no_grad():
-        if slot is not None:
-            graph, row = slot.encoded.graph, slot.place
-            shares = encoder.attention(slot.encoded.states, row, relation)
-        else:
-            graph, row = encoder.graph, snapshot.id(entity)
-            states, _ = encoder.around(torch.tensor([row], device=encoder.device))
-            shares = encoder.attention(states, 0, relation)
-    if shares is None:
-        return ()
-    edges = slice(int(graph.rows.offsets[row]), int(graph.rows.offsets[row + 1]))
-    sources = graph.sources[edges].tolist()
-    total: dict[int, float] = {}
-    for source, share in zip(sources, shares.tolist(), strict=True):
-        if source < len(graph.facts):
-            total[source] = total.get(source, 0.0) + share  # a fact about an entity and itself is two edges
-    words = words_at(arrivals.names, graph.facts[list(total)], None if slot is None else slot.encoded)
-    facts = zip(words, total.values(), strict=True)
-    return tuple(Weighed(fact, share) for fact, share in sorted(facts, key=lambda one: (-one[1], one[0])))
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, shown, unknown_name
-from newcomer.graph import UNKNOWN, Graph, Ids, TripleArray, Vocabulary, about_newcomers
+from newcomer.graph import UNKNOWN, Ids, TripleArray, Vocabulary
 from newcomer.models.embedding.newcomers import Component
+from newcomer.rules.rule import RuleSet
 
 Triple = tuple[str, str, str]
 Fact = tuple[str, int, str]  # head, relation id, tail
@@ -35,51 +37,52 @@ class Names:
     entities: Vocabulary
     relations: Vocabulary
     num_seen: int
-    num_known: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "num_known", len(self.entities))
+    _rules: WeakKeyDictionary[RuleSet, dict[int, str]] = field(default_factory=WeakKeyDictionary, repr=False)
 
     @cached_property
-    def _entities(self) -> list[str]:
+    def entity_names(self) -> list[str]:
+        """Of all entities, by id."""
         return list(self.entities)
 
-    def entity(self, identifier: int) -> str:
-        """The name of an id."""
-        return self._entities[identifier]
+    @cached_property
+    def entity_ids(self) -> dict[str, int]:
+        """Of all entities, by name."""
+        return {name: identifier for identifier, name in enumerate(self.entity_names)}
 
     @cached_property
-    def _relations(self) -> list[str]:
+    def relation_names(self) -> list[str]:
+        """Of all relations, by id."""
         return list(self.relations)
 
-    def relation_name(self, identifier: int) -> str:
-        """The name of a relation's id."""
-        return self._relations[identifier]
-
     @cached_property
-    def _relation_ids(self) -> dict[str, int]:
-        return {name: identifier for identifier, name in enumerate(self._relations)}
-
-    @cached_property
-    def _seen(self) -> dict[str, int]:
-        return {name: identifier for identifier, name in enumerate(self._entities[: self.num_seen])}
+    def relation_ids(self) -> dict[str, int]:
+        """Of all relations, by name."""
+        return {name: identifier for identifier, name in enumerate(self.relation_names)}
 
     def seen(self, name: str) -> int:
         """The id of a seen entity, else ``UNKNOWN``."""
-        return self._seen.get(name, UNKNOWN)
+        found = self.entity_ids.get(name, UNKNOWN)
+        return found if found < self.num_seen else UNKNOWN
 
     def relation(self, name: object) -> int:
         """The id of a relation; an error with the nearest name where there is none."""
-        found = self._relation_ids.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
+        found = self.relation_ids.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
         if found == UNKNOWN:
-            near = get_close_matches(str(name), self._relations, n=1, cutoff=0.6)
-            guess = f"did you mean {near[0]!r}?" if near else f"it knows {len(self._relations):,} others"
+            near = get_close_matches(str(name), self.relation_names, n=1, cutoff=0.6)
+            guess = f"did you mean {near[0]!r}?" if near else f"it knows {len(self.relations):,} others"
             raise OptionError(f"the model knows no relation {shown(name)}; {guess}")
         return found
 
+    def rule(self, rules: RuleSet, row: int) -> str:
+        """A rule in words; many answers have the same."""
+        texts = self._rules.setdefault(rules, {})
+        if row not in texts:
+            texts[row] = rules[row].text(self.relations, self.entities)
+        return texts[row]
+
     def words(self, fact: Fact) -> Triple:
         """A fact by name."""
-        return fact[0], self.relations[fact[1]], fact[2]
+        return fact[0], self.relation_names[fact[1]], fact[2]
 
 
 def checked(facts: Iterable[Sequence[str]], names: Names, on_unknown_relation: str = "error") -> tuple[list[Fact], int]:
@@ -93,7 +96,7 @@ def checked(facts: Iterable[Sequence[str]], names: Names, on_unknown_relation: s
         identifier = 0
         try:
             head, relation, tail = named(row)
-            identifier = names.relations.id(relation)
+            identifier = names.relation_ids.get(relation, UNKNOWN)
             if identifier == UNKNOWN and on_unknown_relation == "skip":
                 skipped += 1
                 continue
@@ -130,21 +133,12 @@ class Stored:
     triples: TripleArray
     _sets: dict[str, frozenset[Fact]] = field(default_factory=dict, repr=False)  # those asked for so far
 
-    @classmethod
-    def of(cls, auxiliary: Graph | None, names: Names) -> "Stored":
-        """From the facts of a bundle."""
-        if auxiliary is None:
-            return cls(names, TripleArray.empty())
-        return cls(names, about_newcomers(auxiliary.triples, names.num_seen))
-
     @cached_property
     def _by_end(self) -> tuple[Ids, npt.NDArray[np.intp]]:
         """The ends of all facts, ascending, and the fact that each is of."""
-        loops = self.triples.heads == self.triples.tails  # of these one end says all
-        ends = np.concatenate([self.triples.heads, self.triples.tails[~loops]])
-        facts = np.concatenate([np.arange(len(self.triples)), np.flatnonzero(~loops)])
+        ends = np.concatenate([self.triples.heads, self.triples.tails])
         order = np.argsort(ends, kind="stable")
-        return ends[order], facts[order]
+        return ends[order], order % max(len(self.triples), 1)
 
     @cached_property
     def newcomers(self) -> dict[str, int]:
@@ -156,22 +150,19 @@ class Stored:
     def facts(self, name: str) -> frozenset[Fact]:
         """The facts of a newcomer; of another name, none."""
         if name not in self._sets and name in self.newcomers:
-            self._sets[name] = frozenset(self.about(self.newcomers[name]))
+            ends, facts = self._by_end
+            first, last = np.searchsorted(ends, [self.newcomers[name], self.newcomers[name] + 1])
+            mine, words = self.triples.take(facts[first:last]), self.names.entities.names_of
+            rows = zip(words(mine.heads), mine.relations.tolist(), words(mine.tails), strict=True)
+            self._sets[name] = frozenset(rows)
         return self._sets.get(name, frozenset())
 
-    def about(self, identifier: int) -> list[Fact]:
-        """The facts of one entity, seen or new."""
-        ends, facts = self._by_end
-        first, last = np.searchsorted(ends, [identifier, identifier + 1])
-        mine = self.triples.take(facts[first:last])
-        entities = self.names.entities
-        return list(
-            zip(entities.names_of(mine.heads), mine.relations.tolist(), entities.names_of(mine.tails), strict=True)
-        )
 
+class FactStore(Mapping[str, frozenset[Fact]]):
+    """The facts of each newcomer: as they were stored, but for those whose facts have changed since.
 
-class Facts(Mapping[str, frozenset[Fact]]):
-    """The facts of each newcomer: as they were stored, but for those whose facts have changed since."""
+    A fact between two newcomers stands with both.
+    """
 
     def __init__(self, stored: Stored, changed: Mapping[str, frozenset[Fact]]) -> None:
         self.stored = stored
@@ -193,48 +184,41 @@ class Facts(Mapping[str, frozenset[Fact]]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def but(self, changes: Mapping[str, frozenset[Fact]]) -> "Facts":
+    def with_facts(self, facts: Iterable[Fact]) -> "FactStore":
+        """With more facts; those that are there change nothing."""
+        more: dict[str, set[Fact]] = {}
+        for fact in facts:
+            for name in {fact[0], fact[2]}:
+                if self.stored.names.seen(name) == UNKNOWN:
+                    more.setdefault(name, set()).add(fact)
+        return self._but({name: self.get(name, frozenset()) | stated for name, stated in more.items()})
+
+    def without_facts(self, facts: Iterable[Fact]) -> "FactStore":
+        """Without these facts; a newcomer that is left with none is no longer there."""
+        gone = set(facts)
+        return self._but({name: self[name] - gone for name in ends_of(gone) if name in self})
+
+    def _but(self, changes: Mapping[str, frozenset[Fact]]) -> "FactStore":
         """With other facts for some: for those who leave, none."""
         changed = {**self.changed, **changes}
         for name, stated in changes.items():
             if stated == self.stored.facts(name):
                 del changed[name]
-        return Facts(self.stored, changed)
-
-
-@dataclass(frozen=True, eq=False)
-class FactStore:
-    """The facts of every newcomer; one between two newcomers stands with both."""
-
-    facts: Facts
-
-    def with_facts(self, facts: Iterable[Fact], names: Names) -> "FactStore":
-        """With more facts; those that are there change nothing."""
-        more: dict[str, set[Fact]] = {}
-        for fact in facts:
-            for name in {fact[0], fact[2]}:
-                if names.seen(name) == UNKNOWN:
-                    more.setdefault(name, set()).add(fact)
-        return FactStore(
-            self.facts.but({name: self.facts.get(name, frozenset()) | stated for name, stated in more.items()})
-        )
-
-    def without_facts(self, facts: Iterable[Fact]) -> "FactStore":
-        """Without these facts; a newcomer that is left with none is no longer there."""
-        gone = set(facts)
-        concerned = {end for fact in gone for end in (fact[0], fact[2]) if end in self.facts}
-        return FactStore(self.facts.but({name: self.facts[name] - gone for name in concerned}))
+        return FactStore(self.stored, changed)
 
     def connected(self, name: str) -> set[str]:
         """The connected component of a newcomer: those that facts between newcomers lead to, itself included."""
         found, ahead = {name}, [name]
         while ahead:
-            for head, _, tail in self.facts[ahead.pop()]:
-                for other in (head, tail):
-                    if other in self.facts and other not in found:
-                        found.add(other)
-                        ahead.append(other)
+            others = {end for end in ends_of(self[ahead.pop()]) if end in self} - found
+            found |= others
+            ahead += others
         return found
+
+
+def ends_of(facts: Iterable[Fact]) -> set[str]:
+    """Everyone whom facts are about."""
+    return {name for fact in facts for name in (fact[0], fact[2])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,13 +230,12 @@ class NamedComponent(Component):
     @classmethod
     def of(cls, members: Iterable[str], store: FactStore, names: Names) -> "NamedComponent":
         """These newcomers of a store; those unknown to the vocabulary are numbered by name."""
-        listed = list(members)
-        known = dict(zip(listed, names.entities.ids(listed).tolist(), strict=True))
-        ordered = sorted(listed, key=lambda name: (known[name] == UNKNOWN, known[name], name))
-        new = [name for name in ordered if known[name] == UNKNOWN]
-        known |= {name: len(names.entities) + place for place, name in enumerate(new)}
-        ids = np.array([known[name] for name in ordered], dtype=np.int32)
-        return cls(ids, facts_by_id(ordered, store, names, known), tuple(ordered))
+        ids = {name: names.entity_ids.get(name, UNKNOWN) for name in members}
+        new = sorted(name for name, identifier in ids.items() if identifier == UNKNOWN)
+        ids |= {name: len(names.entity_ids) + place for place, name in enumerate(new)}
+        ordered = sorted(ids, key=ids.__getitem__)
+        numbers = np.array([ids[name] for name in ordered], dtype=np.int32)
+        return cls(numbers, facts_by_id(ordered, store, names, ids), tuple(ordered))
 
     def id(self, name: str) -> int:
         """The id of a member, else ``UNKNOWN``."""
@@ -260,7 +243,7 @@ class NamedComponent(Component):
 
     def name(self, identifier: int, names: Names) -> str:
         """The name of a member or of a seen entity."""
-        return names.entity(identifier) if identifier < names.num_seen else self._members[identifier]
+        return names.entity_names[identifier] if identifier < names.num_seen else self._members[identifier]
 
     @cached_property
     def _members(self) -> dict[int, str]:
@@ -271,7 +254,7 @@ def facts_by_id(members: Iterable[str], store: FactStore, names: Names, ids: Map
     """The facts of newcomers, each once; ``ids`` has those of all newcomers in them."""
 
     def number(name: str) -> int:
-        return ids[name] if name in ids else names.entities.id(name)
+        return ids[name] if name in ids else names.entity_ids[name]
 
-    stated = {fact for name in members for fact in store.facts[name]}
+    stated = {fact for name in members for fact in store[name]}
     return TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])

@@ -5,7 +5,7 @@ Everything is by name. Whoever reads sees one state of newcomers from beginning 
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
@@ -17,7 +17,7 @@ from newcomer.errors import OptionError, shown
 from newcomer.evaluation.breakdown import facts_groups
 from newcomer.evaluation.calibration import best, evidence, uncalibrated
 from newcomer.evaluation.stored import calibration_of
-from newcomer.graph import Mask
+from newcomer.graph import Mask, TripleArray, about_newcomers
 from newcomer.models.bundle import Bundle, read_bundle
 from newcomer.models.device import choose_device
 from newcomer.models.embedding.scorer import Scores
@@ -25,9 +25,9 @@ from newcomer.models.serialisation import load_engine
 from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
 from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
-from newcomer.predictor.explain import Answer, Explanation, Query, Suggestion, conclusions_about
-from newcomer.predictor.fact_store import Fact, Facts, FactStore, Names, Stored, Triple, checked, named
-from newcomer.predictor.snapshot import Arrivals, NamedSnapshot, known_answers, words_at
+from newcomer.predictor.explain import Answer, Conclusions, Explanation, Query, Suggestion
+from newcomer.predictor.fact_store import FactStore, NamedComponent, Names, Stored, Triple, checked, ends_of, named
+from newcomer.predictor.snapshot import NamedSnapshot, known_answers, words_at
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself
 
@@ -55,10 +55,14 @@ class Predictor:
         self.calibration = calibration_of(bundle)
         self.engine = load_engine(bundle, choose_device(device), threads)
         self.names = Names(bundle.observed.entities, bundle.observed.relations, self.engine.model.num_seen)
-        store = FactStore(Facts(Stored.of(bundle.auxiliary, self.names), {}))
-        self._arrivals = Arrivals(self.engine, self.names, store)
-        self._shared = _Shared(self)
-        self._snapshot = self._arrivals.first
+        auxiliary = TripleArray.empty() if bundle.auxiliary is None else bundle.auxiliary.triples
+        stored = Stored(self.names, about_newcomers(auxiliary, self.names.num_seen))
+        self._snapshot = NamedSnapshot(self.engine, self.names, FactStore(stored, {}))
+        # Worked out when they are first needed, for this predictor and its copies.
+        observed, reasons = self.engine.model.observed, self.engine.rules.reasons
+        index = None if reasons is None else reasons.index
+        self._cooccurrence = cache(lambda: RelationCooccurrence.of(observed))
+        self._rule_reach = cache(lambda: RuleReach.of(index, observed.num_relations))
         self._writing = Lock()
 
     def __repr__(self) -> str:
@@ -90,11 +94,10 @@ class Predictor:
         with self._writing:
             before = self._snapshot
             found, skipped = checked(facts, self.names, on_unknown_relation)
-            stated = before.store.facts
-            fresh = set(found).difference(*(stated[name] for name in _ends(found) if name in stated))
+            fresh = set(found).difference(*(before.store.get(name, ()) for name in ends_of(found)))
             if fresh:
-                self._snapshot = self._arrivals.added(before, fresh)
-            arrived = sorted(name for name in _ends(fresh) if name in self._snapshot and name not in before)
+                self._snapshot = before.added(fresh)
+            arrived = sorted(name for name in ends_of(fresh) if name in self._snapshot and name not in before)
             return Added(tuple(arrived), len(fresh), len(found) - len(fresh), skipped)
 
     def check(self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error") -> int:
@@ -113,11 +116,11 @@ class Predictor:
         """
         with self._writing:
             before = self._snapshot
-            if not before.is_newcomer(entity):
+            if before.id(entity) < self.names.num_seen:
                 raise OptionError(f"the entity {shown(entity)} was trained on; only newcomers can be removed")
-            facts = before.store.facts[entity]
-            self._snapshot = self._arrivals.removed(before, facts)
-            return tuple(sorted(name for name in _ends(facts) if name in before and name not in self._snapshot))
+            facts = before.store[entity]
+            self._snapshot = before.removed(facts)
+            return tuple(sorted(name for name in ends_of(facts) if name in before and name not in self._snapshot))
 
     def copy(self) -> "Predictor":
         """Another one with the same newcomers, to which others may come; both share the trained model.
@@ -142,8 +145,7 @@ class Predictor:
             vector = scorer.plain_vector(snapshot.graph, snapshot.id(entity))
         else:
             vector = scorer.vector(snapshot.graph, snapshot.id(entity), self.names.relation(relation))
-        found: npt.NDArray[np.float32] = vector[0].float().cpu().numpy()
-        return found
+        return np.asarray(vector[0].float().cpu())
 
     def tails(self, entity: str, relation: str, k: int = 10, known: bool = False) -> list[Answer]:
         """The k best answers to (entity, relation, ?), best first; those known to be true only if asked for.
@@ -156,7 +158,7 @@ class Predictor:
         >>> best.because.groundings[0].premises
         (('zoe', 'lives_in', 'city1'), ('city1', 'city_in', 'land1'))
         """
-        return self._answers(self._snapshot, entity, self.names.relation(relation), k, known)
+        return self._answers(entity, self.names.relation(relation), k, known)
 
     def heads(self, relation: str, entity: str, k: int = 10, known: bool = False) -> list[Answer]:
         """The k best answers to (?, relation, entity); as `tails`.
@@ -165,8 +167,7 @@ class Predictor:
         >>> "zoe" in residents, "zoe" in [answer.entity for answer in model.heads("lives_in", "city1", k=100)]
         (True, False)
         """
-        oriented = self.names.relation(relation) + len(self.names.relations)
-        return self._answers(self._snapshot, entity, oriented, k, known)
+        return self._answers(entity, self.names.relation(relation) + len(self.names.relations), k, known)
 
     def classify(self, triples: Iterable[Sequence[str]]) -> list[Verdict]:
         """Whether each triple counts as true: by the model's thresholds; where it has none, by a probability of a half.
@@ -176,7 +177,7 @@ class Predictor:
         [True, False]
         """
         curve = None if self.calibration is None else self.calibration.triples
-        maker = VerdictMaker(self.engine, self.names, self._snapshot, curve, self.bundle.thresholds)
+        maker = VerdictMaker(self._snapshot, curve, self.bundle.thresholds)
         return maker.verdicts([named(row) for row in triples])
 
     def confidence(self, entity: str) -> Confidence:
@@ -187,30 +188,25 @@ class Predictor:
         (2, True, ('zoe', 'citizen_of', 'land1'))
         """
         snapshot = self._snapshot
-        facts = self._num_facts(snapshot, entity)
+        identifier = snapshot.id(entity)
+        relations, tails = snapshot.graph.overlay.facts_of(identifier)
+        # A fact that joins an entity to itself stands there in both directions.
+        facts = int(((tails != identifier) | (relations < len(self.names.relations))).sum())
         codes, groups = facts_groups(np.array([facts]))
         like = groups[int(codes[0])]
         asked, right = (0, 0) if self.calibration is None else self.calibration.first_right.get(like, (0, 0))
         has = self._has_relations(snapshot, entity)
-        counts, total = self._shared.cooccurrence.counts(has)
+        counts, total = self._cooccurrence().counts(has)
         return Confidence(
             entity,
             facts,
             like,
             asked,
             right / asked if asked else None,
-            self._shared.rule_reach.lessons(has, counts / max(total, 1.0), entity, self.names),
+            self._rule_reach().lessons(has, counts / max(total, 1.0), entity, self.names),
             self.calibration is not None,
-            lambda: self._best_missing(snapshot, entity),
+            lambda: next(iter(self._suggested(snapshot, entity, 1, self._likely_relations(snapshot, entity))), None),
         )
-
-    def _num_facts(self, snapshot: NamedSnapshot, entity: str) -> int:
-        if snapshot.is_newcomer(entity):
-            return len(snapshot.store.facts[entity])
-        seen = self.names.seen(entity)
-        relations, tails = snapshot.graph.overlay.facts_of(seen)
-        # A fact that joins an entity to itself stands there in both directions.
-        return int(((tails != seen) | (relations < len(self.names.relations))).sum())
 
     def neighbors(self, entity: str) -> list[Neighbor]:
         """What an entity's vector rests on: its facts by name, then its virtual neighbours, highest label first.
@@ -266,9 +262,8 @@ class Predictor:
         left_out[own] = True
         return [(snapshot.name_of(other), float(cosines[other])) for other in best(cosines, left_out, k)]
 
-    def _answers(self, snapshot: NamedSnapshot, entity: str, relation: int, k: int, known: bool) -> list[Answer]:
-        query, scores = self._query(snapshot, entity, relation, known)
-        return self._best(query, scores, k)
+    def _answers(self, entity: str, relation: int, k: int, known: bool) -> list[Answer]:
+        return self._best(*self._query(self._snapshot, entity, relation, known), k)
 
     def _query(self, snapshot: NamedSnapshot, entity: str, relation: int, known: bool) -> tuple[Query, Scores]:
         identifier = snapshot.id(entity)
@@ -276,7 +271,7 @@ class Predictor:
         left_out = ~snapshot.graph.is_present
         if not known:
             left_out |= known_answers(snapshot, identifier, relation)
-        return Query(self._arrivals, snapshot, entity, relation, left_out), scores
+        return Query(snapshot, entity, relation, left_out), scores
 
     def _best(self, query: Query, scores: Scores, k: int) -> list[Answer]:
         if k < 1:
@@ -300,20 +295,19 @@ class Predictor:
 
     def _neighbors(self, snapshot: NamedSnapshot, entity: str) -> Iterator[Neighbor]:
         engine, identifier = self.engine, snapshot.id(entity)
-        slot = snapshot.graph.slot(identifier)
+        slot, encoded, component, row = snapshot.graph.slot(identifier), None, None, identifier
+        graph, labels, virtual = engine.model.graph, engine.model.labels, engine.model.neighbors
         if slot is not None:
-            slot = slot._replace(encoded=engine.with_virtual_neighbors(slot.encoded))
-        encoded = None if slot is None else slot.encoded
-        graph, labels = (
-            (engine.model.graph, engine.model.labels) if encoded is None else (encoded.graph, encoded.labels)
-        )
-        row = identifier if slot is None else slot.place
+            encoded = engine.with_virtual_neighbors(slot.encoded)
+            component = encoded.component if isinstance(encoded.component, NamedComponent) else None
+            graph, labels, virtual = encoded.graph, encoded.labels, encoded.virtual
+            row = len(encoded.near) + slot.number
         edges = slice(int(graph.rows.offsets[row]), int(graph.rows.offsets[row + 1]))
         sources = torch.unique(graph.sources[edges])
         stated, inferred = sources[sources < len(graph.facts)], sources[sources >= len(graph.facts)] - len(graph.facts)
         for fact in words_at(self.names, graph.facts[stated], encoded):
             yield Neighbor(fact, False, 1.0)
-        conclusions = conclusions_about(self._arrivals, encoded)
+        conclusions = Conclusions(self.names, component, virtual)
         words = words_at(self.names, graph.virtual[inferred], encoded)
         for fact, label in zip(words, labels[inferred].tolist(), strict=True):
             conclusion = fact[0], self.names.relation(fact[1]), fact[2]
@@ -324,7 +318,7 @@ class Predictor:
         size = len(self.names.relations)
         if 2 * size <= RELATIONS:
             return list(range(2 * size))
-        counts, _ = self._shared.cooccurrence.counts(self._has_relations(snapshot, entity))
+        counts, _ = self._cooccurrence().counts(self._has_relations(snapshot, entity))
         order = np.argsort(-counts, kind="stable")[:RELATIONS]
         return [int(found) for found in order if counts[found] > 0]
 
@@ -333,26 +327,3 @@ class Predictor:
         has = np.zeros(2 * len(self.names.relations), dtype=bool)
         has[snapshot.graph.overlay.facts_of(snapshot.id(entity))[0]] = True
         return has
-
-    def _best_missing(self, snapshot: NamedSnapshot, entity: str) -> Suggestion | None:
-        return next(iter(self._suggested(snapshot, entity, 1, self._likely_relations(snapshot, entity))), None)
-
-
-class _Shared:
-    """What follows from the trained model alone: worked out when it is first needed, for a predictor and its copies."""
-
-    def __init__(self, model: Predictor) -> None:
-        self._engine, self._num_relations = model.engine, len(model.names.relations)
-
-    @cached_property
-    def cooccurrence(self) -> RelationCooccurrence:
-        return RelationCooccurrence.of(self._engine.model.observed)
-
-    @cached_property
-    def rule_reach(self) -> RuleReach:
-        reasons = self._engine.rules.reasons
-        return RuleReach.of(None if reasons is None else reasons.index, self._num_relations)
-
-
-def _ends(facts: Iterable[Fact]) -> set[str]:
-    return {name for fact in facts for name in (fact[0], fact[2])}

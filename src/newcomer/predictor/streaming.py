@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from newcomer.errors import shown
+from newcomer.graph import UNKNOWN
 from newcomer.predictor.batching import NewcomerBatch
 from newcomer.predictor.fact_store import FactError, Triple
 from newcomer.predictor.predictor import Predictor
@@ -33,7 +34,6 @@ class NewcomerStream:
     def __init__(self, model: Predictor, on_unknown_relation: str = "error") -> None:
         model.check([], on_unknown_relation)
         self._model, self._unknown = model, on_unknown_relation
-        self._stored = frozenset(model.newcomers)
         self._dropped: dict[str, None] = {}  # in the order in which they went
         self.facts, self.skipped = 0, 0
 
@@ -64,7 +64,7 @@ class NewcomerStream:
             raise FactError(str(error), number, error.skippable) from None
         self.skipped += skipped
         ends = () if skipped else (fact[0], fact[2])
-        return [name for name in ends if name in self._stored or name not in self._model]
+        return [name for name in ends if self._model.names.seen(name) == UNKNOWN]
 
     def _refuse_returning(self, arrived: list[str], number: int) -> None:
         for name in arrived:
@@ -77,6 +77,4 @@ class NewcomerStream:
         self._dropped |= members
         for name in list(islice(self._dropped, max(len(self._dropped) - REMEMBERED, 0))):
             del self._dropped[name]
-        model = self._model.copy()
-        model.add(batch)
-        return NewcomerBatch(model, tuple(members))
+        return NewcomerBatch.of(self._model, batch, members)

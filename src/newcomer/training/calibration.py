@@ -27,13 +27,7 @@ from newcomer.evaluation.calibration import (
     fit_curve,
     triple_evidence,
 )
-from newcomer.evaluation.classification import (
-    TripleScorer,
-    checked_scores,
-    corrupted,
-    cross_fitted,
-    thresholds_of,
-)
+from newcomer.evaluation.classification import TripleScorer, checked_scores, corrupted, cross_fitted, thresholds_of
 from newcomer.evaluation.ranking import Scorer, align
 from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
 from newcomer.training.holdout import HoldOut

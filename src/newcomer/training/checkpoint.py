@@ -94,20 +94,21 @@ class Identity:
     @classmethod
     def of(cls, dataset: InductiveDataset, config: Config, rules: RuleSet | None) -> "Identity":
         """Of a run; ``rules`` are those given to it, if any."""
-        return cls(config.to_dict(), dataset.name, dataset_hash(dataset), _rules_hash(rules))
+        given = MINED
+        if rules is not None:
+            table = np.stack([getattr(rules, name).astype("<i8") for name in COLUMNS])
+            given = hashlib.sha256(table.tobytes()).hexdigest()
+        return cls(config.to_dict(), dataset.name, dataset_hash(dataset), given)
 
 
-def _rules_hash(rules: RuleSet | None) -> str:
-    if rules is None:
-        return MINED
-    table = np.stack([getattr(rules, name).astype("<i8") for name in COLUMNS])
-    return hashlib.sha256(table.tobytes()).hexdigest()
+def copied(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    """Copies on the CPU, with names that begin so."""
+    return {f"{prefix}{name}": value.detach().cpu().clone() for name, value in tensors.items()}
 
 
-def model_tensors(trainer: Trainer) -> Tensors:
+def model_tensors(trainer: Trainer, prefix: str = "") -> Tensors:
     """Copies of the weights and the labels, on the CPU."""
-    weights = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
-    return {name: value.detach().cpu().clone() for name, value in {**weights, "labels": trainer.labels}.items()}
+    return copied(f"{prefix}model.", trainer.model.state_dict()) | copied(prefix, {"labels": trainer.labels})
 
 
 def trainer_tensors(trainer: Trainer) -> Tensors:
@@ -118,8 +119,7 @@ def trainer_tensors(trainer: Trainer) -> Tensors:
 def optimiser_tensors(prefix: str, optimiser: torch.optim.Optimizer) -> Tensors:
     """Copies of an optimiser's state, on the CPU."""
     state = optimiser.state_dict()["state"]
-    named = {f"{prefix}{place}.{name}": value for place, kept in state.items() for name, value in kept.items()}
-    return {name: value.detach().cpu().clone() for name, value in named.items()}
+    return copied(prefix, {f"{place}.{name}": value for place, kept in state.items() for name, value in kept.items()})
 
 
 def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
@@ -191,8 +191,7 @@ def read_checkpoint(path: Path, identity: Identity) -> tuple[RunState, Tensors]:
     content, tensors = _read_file(path)
     if content.get("format") != FORMAT or content.get("version") != FORMAT_VERSION:
         raise InputError(path, "is no checkpoint that this version of newcomer reads", hint=START_ANEW)
-    unsealed = {name: value for name, value in content.items() if name != "sha256"}
-    if content.get("sha256") != _checksum(unsealed, tensors):
+    if content.pop("sha256", None) != _checksum(content, tensors):
         raise InputError(path, "was altered after it was written", hint=START_ANEW)
     _check_identity(path, content["identity"], identity)
     return RunState(**content["state"]), tensors
@@ -230,54 +229,40 @@ def _check_identity(path: Path, found: Mapping[str, Any], wanted: Identity) -> N
         if then.get(name) != now.get(name):
             problem = f"was written with {name} = {shown(then.get(name))}, not {shown(now.get(name))}"
             raise InputError(path, problem, hint=f"resume with the same settings, or {START_ANEW}")
-    same_as = f"resume with what it was started with, or {START_ANEW}"
-    if found["dataset_hash"] != wanted.dataset_hash:
-        problem = f"belongs to other data ({shown(found['dataset'])}) than {shown(wanted.dataset)} is now"
-        raise InputError(path, problem, hint=same_as)
-    if found["rules"] != wanted.rules:
-        then_rules, now_rules = (_about_rules(rules) for rules in (found["rules"], wanted.rules))
-        raise InputError(path, f"was written with {then_rules}, not with {now_rules}", hint=same_as)
-    if found["version"] != wanted.version:
-        problem = f"was written by newcomer {found['version']}, but this is {wanted.version}"
-        raise InputError(path, problem, hint=f"resume with that version, or {START_ANEW}")
+    data = f"belongs to other data ({shown(found['dataset'])}) than {shown(wanted.dataset)} is now"
+    rules = f"was written with {_about_rules(found['rules'])}, not with {_about_rules(wanted.rules)}"
+    version = f"was written by newcomer {found['version']}, but this is {wanted.version}"
+    same = "what it was started with"
+    problems = ("dataset_hash", data, same), ("rules", rules, same), ("version", version, "that version")
+    for name, problem, wants in problems:
+        if found[name] != getattr(wanted, name):
+            raise InputError(path, problem, hint=f"resume with {wants}, or {START_ANEW}")
 
 
 def _about_rules(rules: str) -> str:
     return "rules that it mined" if rules == MINED else f"the given rules of SHA-256 {rules[:12]}"
 
 
+@dataclass
 class Journal:
     """The state of a run, and the folder that it is saved in, if any."""
 
-    def __init__(self, folder: Path | None, identity: Identity, state: RunState, tensors: Tensors) -> None:
-        self.folder, self.identity, self.state, self.tensors = folder, identity, state, tensors
-        self._board: Any = None
-
-    def open(self) -> None:
-        """Make the lines of metrics agree with the checkpoint's history."""
-        if self.folder is None:
-            return
-        partial = self.folder / f".{METRICS}.partial"
-        try:
-            partial.write_text("".join(map(_line, self.state.history)), encoding="utf-8")
-            partial.replace(self.folder / METRICS)
-        except OSError as error:
-            raise _unwritable(self.folder / METRICS, error) from None
-        self._board = _tensorboard(self.folder / TENSORBOARD, len(self.state.history))
+    folder: Path | None
+    identity: Identity
+    state: RunState = field(default_factory=RunState)
+    tensors: Tensors = field(default_factory=dict)
+    board: Any = None  # of TensorBoard, where that is installed
 
     def save(self, record: Figures, tensors: Tensors) -> None:
         """Save the state after an epoch; the record of that epoch is the last of its history."""
         self.keep(tensors)
         if self.folder is None:
             return
-        try:
-            with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-                file.write(_line(record))
-        except OSError as error:
-            raise _unwritable(self.folder / METRICS, error) from None
+        with _writing(self.folder / METRICS), (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(_line(record))
         for name, value in record.items():
-            if self._board is not None and isinstance(value, float):
-                self._board.add_scalar(f"{record['phase']}/{name}", value, len(self.state.history))
+            if self.board is not None and isinstance(value, float):
+                self.board.add_scalar(f"{record['phase']}/{name}", value, len(self.state.history))
 
     def keep(self, tensors: Tensors) -> None:
         """Save the state between two epochs."""
@@ -291,31 +276,39 @@ class Journal:
         try:
             yield
         except (ValueError, KeyError, RuntimeError) as error:
-            place = Path(CHECKPOINT) if self.folder is None else self.folder / CHECKPOINT
+            place = (self.folder or Path()) / CHECKPOINT
             reason = " ".join(str(error).split())[:160]
             raise InputError(place, f"does not fit what was prepared ({reason})", hint=START_ANEW) from None
-
-    def close(self) -> None:
-        """Finish writing."""
-        if self._board is not None:
-            self._board.close()
 
 
 @contextmanager
 def opened(folder: Path | None, identity: Identity, resume: bool) -> Iterator[Journal]:
     """The journal of a run: a fresh one, or with ``resume`` that of the checkpoint, if one was written yet."""
+    journal = Journal(folder, identity)
     with claimed(folder):
-        state, tensors = RunState(), Tensors()
-        if folder is not None and has_checkpoint(folder):
-            if not resume:
-                raise OutputError(f"{folder}: holds a training that was interrupted; resume it or choose another place")
-            state, tensors = read_checkpoint(folder / CHECKPOINT, identity)
-        journal = Journal(folder, identity, state, tensors)
-        journal.open()
+        if folder is not None:
+            _begin(journal, folder, resume)
         try:
             yield journal
         finally:
-            journal.close()
+            if journal.board is not None:
+                journal.board.close()
+
+
+def _begin(journal: Journal, folder: Path, resume: bool) -> None:
+    """Take over what the folder has, and make its lines of metrics agree with the checkpoint's history."""
+    if has_checkpoint(folder):
+        if not resume:
+            raise OutputError(f"{folder}: holds a training that was interrupted; resume it or choose another place")
+        journal.state, journal.tensors = read_checkpoint(folder / CHECKPOINT, journal.identity)
+    with _writing(folder / METRICS):
+        partial = folder / f".{METRICS}.partial"
+        partial.write_text("".join(map(_line, journal.state.history)), encoding="utf-8")
+        partial.replace(folder / METRICS)
+    with suppress(ImportError):  # nothing depends on it
+        from torch.utils.tensorboard import SummaryWriter
+
+        journal.board = SummaryWriter(str(folder / TENSORBOARD), purge_step=len(journal.state.history) + 1)
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -330,13 +323,13 @@ def claimed(folder: Path | None) -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        try:
+        with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(folder))
-        except BlockingIOError:
-            raise OutputError(f"{folder}: another training works here; wait for it or choose another place") from None
-        except OSError as error:
-            raise _unwritable(folder, error) from None
+            try:
+                stack.enter_context(locked(folder))
+            except BlockingIOError:
+                problem = "another training works here; wait for it or choose another place"
+                raise OutputError(f"{folder}: {problem}") from None
         yield
 
 
@@ -366,14 +359,10 @@ def _line(record: Figures) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
 
 
-def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: cannot be written ({error.strerror}); choose another place")
-
-
-def _tensorboard(folder: Path, done: int) -> Any:
-    """A writer, where the package is installed: nothing depends on it."""
-    with suppress(ImportError):
-        from torch.utils.tensorboard import SummaryWriter
-
-        return SummaryWriter(str(folder), purge_step=done + 1)
-    return None
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What cannot be written, in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None

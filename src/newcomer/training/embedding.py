@@ -33,7 +33,6 @@ FIRST_LABELS = {"soft": 0.5, "hard": 1.0, "none": 0.0}  # of virtual triples tha
 class EpochReport:
     """What an epoch cost and gave."""
 
-    epoch: int
     loss: float
     fact_loss: float
     virtual_loss: float
@@ -88,7 +87,7 @@ class Trainer:
             sums += self._step(facts, virtual, generator)
         loss, fact_loss, virtual_loss = (sums / len(batches)).tolist()
         mean_label = float(self.labels.mean()) if len(self.labels) else 0.0
-        return EpochReport(number, loss, fact_loss, virtual_loss, mean_label)
+        return EpochReport(loss, fact_loss, virtual_loss, mean_label)
 
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         count = self.config.training.batches_of(len(self.graph.facts))
@@ -139,12 +138,7 @@ class Trainer:
         )
 
     def _view(
-        self,
-        facts: Tensor,
-        triples: Tensor,
-        negatives: Negatives | None,
-        virtual: Tensor,
-        generator: torch.Generator,
+        self, facts: Tensor, triples: Tensor, negatives: Negatives | None, virtual: Tensor, generator: torch.Generator
     ) -> View:
         """The graph that this batch is embedded over."""
         if self._edgeless is not None:
@@ -236,17 +230,10 @@ class Trainer:
         """Compare the scores of true and corrupted triples with what they are; ``inferred`` are tails by edges only."""
         if self.model.encoder.hops == 0:  # nothing is inferred by edges
             return self._loss(positive, negative)
-        without = self._without_edges(states, triples, inferred)
-        return self._loss(positive.masked_fill(without, 0.0), negative.masked_fill(without[:, None], 0.0))
-
-    @staticmethod
-    def _without_edges(states: States, triples: Tensor, inferred: Tensor | None) -> Tensor:
-        """(n,): whether no edge is left to a head, or to a tail that is ``inferred`` (all of them where None)."""
         empty = states.edges.degrees <= 0
-        if inferred is None:
-            return empty[triples[:, ::2]].any(dim=1)
-        tails = torch.zeros_like(empty).index_copy_(0, inferred, empty[inferred])
-        return empty[triples[:, 0]] | tails[triples[:, 2]]
+        tails = empty if inferred is None else torch.zeros_like(empty).index_copy_(0, inferred, empty[inferred])
+        without = empty[triples[:, 0]] | tails[triples[:, 2]]  # head, or inferred tail, has no edge left
+        return self._loss(positive.masked_fill(without, 0.0), negative.masked_fill(without[:, None], 0.0))
 
     def _loss(self, positive: Tensor, negative: Tensor) -> Tensor:
         training, others = self.config.training, self.graph.num_entities - 1

@@ -58,22 +58,15 @@ def weights_for(batches: list[Examples], names: Collection[str]) -> Weights:
     mask = torch.ones(2, len(names))
     mask[1, LINKED] = 0.0  # among the linked it tells nobody apart
     start = torch.from_numpy(priors_of(names)[:2])
-
-    def scores(batch: Examples, weights: Tensor) -> Tensor:
-        return batch.scores(*(weights * mask))
-
-    return _most_likely(batches, start, scores)
+    return _most_likely(batches, start, lambda batch, weights: batch.scores(*(weights * mask)))
 
 
 def few_weights_for(batches: list[Examples], usual: Weights, with_link: Weights) -> Weights:
     """What to add to the usual weights where little is known."""
     known = torch.from_numpy(usual), torch.from_numpy(with_link)
     before = [batch._replace(offset=batch.offset + batch.scores(*known)) for batch in batches]
-
-    def scores(batch: Examples, weights: Tensor) -> Tensor:
-        return (batch.features @ weights) * batch.few[:, None]
-
-    return _most_likely(before, torch.zeros_like(known[0]), scores)
+    start = torch.zeros_like(known[0])
+    return _most_likely(before, start, lambda batch, weights: (batch.features @ weights) * batch.few[:, None])
 
 
 def _most_likely(batches: list[Examples], prior: Tensor, scores: Callable[[Examples, Tensor], Tensor]) -> Weights:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from newcomer.config import Config
-from newcomer.data.split import SIDES, SplitRule, split_graph
+from newcomer.data.split import SIDES, SplitRule, entities_of, split_graph
 from newcomer.data.tables import assemble
 from newcomer.errors import DatasetError
 from newcomer.evaluation.classification import TripleScorer, checked_scores, cross_fitted
 from newcomer.evaluation.metrics import MEASURED
 from newcomer.evaluation.ranking import Queries, RankingProtocol, Scorer, align, evaluate_under, queries_of
-from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,10 @@ def hold_out_newcomers(dataset: InductiveDataset, config: Config, full: Graph | 
             f"{dataset.name}; change training.validation_rate or training.validation_unseen, or set "
             "training.validation_rate=0 to train for training.epochs without validation"
         )
-    queries = _some(queries_of(held), training.validation_queries, config.seed)
+    queries, most = queries_of(held), training.validation_queries
+    if most is not None and len(queries) > most:
+        drawn = np.random.default_rng([config.seed, 2]).choice(len(queries), size=most, replace=False)
+        queries = queries.take(np.sort(drawn))
     return HoldOut(held, queries, unseen, None if full is None else align(full, held))
 
 
@@ -96,9 +99,7 @@ def _cut_with_labels(dataset: InductiveDataset, rule: SplitRule) -> InductiveDat
     facts = dataset.observed.triples
     head, tail = is_drawn[facts.heads], is_drawn[facts.tails]
     observed, auxiliary = facts.take(~head & ~tail), facts.take(head ^ tail)
-    known = np.zeros(len(dataset.entities), dtype=bool)
-    for part in (observed, auxiliary):
-        known[part.heads] = known[part.tails] = True
+    known = entities_of(concatenate([observed, auxiliary]), len(dataset.entities))
     asked = drawn.take(known[drawn.heads] & known[drawn.tails])
     if len(observed) == 0 or asked.labels is None or len(np.unique(asked.labels > 0)) < 2:
         return None
@@ -112,10 +113,3 @@ def _without_newcomers(dataset: InductiveDataset) -> InductiveDataset:
     nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
     asked = valid.take(seen[valid.heads] & seen[valid.tails])
     return InductiveDataset(dataset.name, dataset.observed, nothing, TripleArray.empty(), asked)
-
-
-def _some(queries: Queries, most: int | None, seed: int) -> Queries:
-    if most is None or len(queries) <= most:
-        return queries
-    drawn = np.random.default_rng([seed, 2]).choice(len(queries), size=most, replace=False)
-    return queries.take(np.sort(drawn))

@@ -14,7 +14,7 @@ with the same weights as one that was not.
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from newcomer.training.checkpoint import (
     RunState,
     Tensors,
     began_with_propagation,
+    copied,
     model_tensors,
     opened,
     restore_model,
@@ -166,20 +167,20 @@ def decided(
     return settled(config, dataset, place, before)
 
 
+@dataclass(frozen=True, eq=False)
 class _Run:
     """The two phases, with what they share."""
 
-    def __init__(
-        self,
-        config: Config,
-        place: torch.device,
-        threads: int | None,
-        listener: Listener,
-        journal: Journal,
-        corruption: Corruption | None,
-    ) -> None:
-        self.config, self.place, self.threads, self.corruption = config, place, threads, corruption
-        self.listener, self.journal, self.state = listener, journal, journal.state
+    config: Config
+    place: torch.device
+    threads: int | None
+    listener: Listener
+    journal: Journal
+    corruption: Corruption | None
+
+    @property
+    def state(self) -> RunState:
+        return self.journal.state
 
     def search(self, dataset: InductiveDataset, rules: RuleSet | None, full: Graph | None) -> Fitted:
         """Train until the held-out newcomers are ranked no better; gives the model at its best."""
@@ -197,7 +198,7 @@ class _Run:
                 figures = self._validate(held_out, trainer, world)
                 record |= figures
                 if state.validated(figures):
-                    self._keep_best(trainer)
+                    self.journal.tensors = model_tensors(trainer, BEST)
             self._save(trainer, record, training.epochs)
         restore_model(trainer, under(BEST, self.journal.tensors))
         model = self._model(trainer, world, self._propagation(world))
@@ -229,13 +230,12 @@ class _Run:
             return None
         self.listener.stage("training the propagation network")
         trainer, others = self._propagation_trainer(world), dict(self.journal.tensors)
-        if begun := under(BEGUN, others):
-            with self.journal.fitting():
+        with self.journal.fitting():
+            if begun := under(BEGUN, others):
                 trainer.begin_with(begun)
-        if self.state.propagation_step:
-            with self.journal.fitting():
+            if self.state.propagation_step:
                 trainer.restore(others)
-            others = {name: value for name, value in others.items() if not name.startswith(PREFIX)}
+        others = {name: value for name, value in others.items() if not name.startswith(PREFIX)}
         with one_thread():
             while self.state.propagation_step < trainer.steps:
                 with memory_in_words(FOR_PROPAGATION):
@@ -254,7 +254,7 @@ class _Run:
             return Tensors()
         relations = world.prepared.dataset.relations
         fresh = Propagation(len(relations), torch.Generator().manual_seed(self.config.seed))
-        return {f"{BEGUN}{name}": value for name, value in carried_over(*learned, fresh, relations).items()}
+        return copied(BEGUN, carried_over(*learned, fresh, relations))
 
     def _propagation_trainer(self, world: World) -> PropagationTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
@@ -285,10 +285,9 @@ class _Run:
         """Count how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating probabilities")
         is_ensemble, seed = self.config.model.ensemble, self.config.seed
-        scorer = (
-            learner.scorer(_weights(self.state.feature_weights, self._features)) if is_ensemble else learner.embedding
-        )
-        triple_scorer = None
+        scorer, triple_scorer = learner.embedding, None
+        if is_ensemble:
+            scorer = learner.scorer(_weights(self.state.feature_weights, self._features))
         if classifier is not None:
             triple_scorer = TripleClassifierScorer(classifier, learner.prepared.dataset.known_facts())
         self.state.thresholds = newcomer_thresholds(held_out, triple_scorer or scorer, source, seed)
@@ -344,15 +343,9 @@ class _Run:
         return {
             "phase": self.state.phase,
             "epoch": self.state.epoch,
-            "loss": report.loss,
-            "fact_loss": report.fact_loss,
-            "virtual_loss": report.virtual_loss,
-            "mean_label": report.mean_label,
+            **asdict(report),
             "seconds": round(time.monotonic() - started, 3),
         }
-
-    def _keep_best(self, trainer: Trainer) -> None:
-        self.journal.tensors = {f"{BEST}{name}": value for name, value in model_tensors(trainer).items()}
 
     def _save(self, trainer: Trainer, record: Figures, last: int) -> None:
         self.state.history.append(record)
@@ -387,11 +380,8 @@ class _Run:
         metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
         if state.best:
             metrics["epochs"] = state.best_epoch
-            metrics["validation"] = {
-                **state.validation,
-                "epoch": state.best_epoch,
-                "model": state.ensemble or state.best,
-            }
+            best = {"epoch": state.best_epoch, "model": state.ensemble or state.best}
+            metrics["validation"] = state.validation | best
             if state.ensemble:
                 metrics["validation"]["embedding"] = state.best
         if self.config.model.ensemble:

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from newcomer.config import Config
 from newcomer.errors import DatasetError
-from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
+from newcomer.graph import Graph, InductiveDataset, TripleArray
 from newcomer.graph.types import seen_count
 from newcomer.models.rule_engine import ground_seen
 from newcomer.rules.mining import MiningPlan, mine_rules
@@ -92,25 +91,18 @@ def mined_rules(
 
 def renamed_rules(rules: RuleSet, source: InductiveDataset, target: InductiveDataset) -> RuleSet:
     """The same rules in the ids of another data set; those with a name that it lacks are dropped."""
-    relations = _oriented_ids(source.relations, target.relations)
+    plain = target.relations.ids(source.relations.names)
+    inverse = np.where(plain == NONE, NONE, plain + len(target.relations))
+    relations = np.concatenate([plain, inverse, [NONE]])  # no atom, id -1, stays none
     entities = np.append(target.entities.ids(source.entities.names), NONE)  # no constant, id -1, stays none
     lost = np.zeros(len(rules), dtype=bool)
     columns = {}
-    for name in ("heads", "body1", "body2", "body3"):
-        columns[name] = relations[getattr(rules, name)]
-        lost |= (columns[name] == NONE) & (getattr(rules, name) != NONE)
-    for name in ("head_constants", "body_constants"):
-        columns[name] = entities[getattr(rules, name)]
+    for name in ("heads", "body1", "body2", "body3", "head_constants", "body_constants"):
+        ids = entities if name.endswith("constants") else relations
+        columns[name] = ids[getattr(rules, name)]
         lost |= (columns[name] == NONE) & (getattr(rules, name) != NONE)
     # Ids may stand in another order there; of two atoms side by side the lower one goes first.
     both, first, second = rules.kinds == Kind.BOTH, columns["body1"], columns["body2"]
     columns["body1"] = np.where(both, np.minimum(first, second), first)
     columns["body2"] = np.where(both, np.maximum(first, second), second)
     return replace(rules, num_relations=len(target.relations), **columns).where(~lost)
-
-
-def _oriented_ids(source: Vocabulary, target: Vocabulary) -> npt.NDArray[np.integer]:
-    """For each oriented relation of one vocabulary that of the other; at the end, for -1, none."""
-    plain = target.ids(source.names)
-    inverse = np.where(plain == NONE, NONE, plain + len(target))
-    return np.concatenate([plain, inverse, [NONE]])

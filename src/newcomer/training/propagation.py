@@ -25,7 +25,7 @@ from newcomer.models.propagation import gpu
 from newcomer.models.propagation.cpu import Frontier
 from newcomer.models.propagation.edges import PropagationEdges
 from newcomer.models.propagation.network import DIM, KEPT, PREFIX, Propagation, batch_size
-from newcomer.training.checkpoint import Tensors, optimiser_tensors, restore_optimiser, under
+from newcomer.training.checkpoint import Tensors, copied, optimiser_tensors, restore_optimiser, under
 
 BATCH, RATE, MIN_RATE, MAX_NORM = 64, 3e-3, 0.05, 1.0
 MAX_SHARE = 0.05  # of the facts that a batch may mask
@@ -195,9 +195,7 @@ class PropagationTrainer:
 
     def tensors(self) -> Tensors:
         """Copies of everything that the next step depends on."""
-        weights = {f"{PREFIX}{name}": value for name, value in self.network.state_dict().items()}
-        copies = {name: value.detach().cpu().clone() for name, value in weights.items()}
-        return copies | optimiser_tensors(OPTIMISER, self.optimiser)
+        return copied(PREFIX, self.network.state_dict()) | optimiser_tensors(OPTIMISER, self.optimiser)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from `tensors`."""
@@ -266,10 +264,10 @@ def carried_over(learned: Propagation, names: Vocabulary, fresh: Propagation, wa
     there = names.ids(list(wanted)).astype(np.int64)
     new, old = np.flatnonzero(there != UNKNOWN), there[there != UNKNOWN]
     new, old = np.concatenate([new, new + len(wanted)]), np.concatenate([old, old + len(names)])
-    found = {name: value.detach().cpu().clone() for name, value in learned.state_dict().items()}
+    found, tables = copied("", learned.state_dict()), copied("", fresh.state_dict())
     del found["known_relations"]
     for name in ("queries", "scales"):
-        table = fresh.state_dict()[name].detach().cpu().clone()
+        table = tables[name]
         table[..., new, :] = found[name][..., old, :]
         found[name] = table
     return found

@@ -11,7 +11,8 @@ import torch
 from newcomer.config import AUTO, Config
 from newcomer.errors import OptionError
 from newcomer.graph import InductiveDataset
-from newcomer.models.embedding.registry import ENCODERS
+from newcomer.models.device import limited_threads
+from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.propagation import gpu as fused
 from newcomer.training.cost_model import affords_propagation
 
@@ -28,10 +29,8 @@ def settled(config: Config, dataset: InductiveDataset, device: torch.device, bef
     """
     if config.model.propagation != AUTO:
         return config
-    chosen = config.model.ensemble
-    if chosen and before is not None:
-        chosen = before
-    elif chosen:
+    chosen = config.model.ensemble and before  # None: not decided yet
+    if chosen is None:
         chosen = fused.keeps_halves() if device.type == "cuda" else affords_propagation(dataset, config)
     return replace(config, model=replace(config.model, propagation=chosen))
 
@@ -80,19 +79,16 @@ def deterministic(device: torch.device, threads: int | None) -> Iterator[None]:
     On a GPU torch's own flag stays off: some sparse products have no variant that always adds in the same order.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    fills, cores = _FILLING.fill_uninitialized_memory, torch.get_num_threads()
+    fills = _FILLING.fill_uninitialized_memory
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
     # The first call loads half of torch; it must not be for the first time that a signal cuts it short below.
     torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), limited_threads(threads):
         try:
             if device.type == "cpu":
                 torch.use_deterministic_algorithms(True)
                 _FILLING.fill_uninitialized_memory = False  # nothing here reads what it did not write
-            if threads is not None:
-                torch.set_num_threads(threads)
             yield
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
             _FILLING.fill_uninitialized_memory = fills
-            torch.set_num_threads(cores)

@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from newcomer.config import SECTIONS, Config, check_setting, setting_names
-from newcomer.errors import InputError, OptionError, shown, unknown_name
+from newcomer.config.reading import reading_toml, shipped
+from newcomer.config.settings import merged, nested_settings
+from newcomer.errors import OptionError, shown, unknown_name
 
 PARTS = ("choices", "low", "high", "step", "log")
 # Trials with other values of these would be validated on other queries, or would not be comparable.
@@ -121,45 +123,23 @@ def _steps(low: float, high: float, step: float) -> int:
 
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
     """The settings of ``config`` but for these, by name."""
-    stated = config.to_dict()
-    for name, value in settings.items():
-        _put(stated, name, value)
-    return Config.from_dict(stated)
-
-
-def _put(stated: dict[str, Any], name: str, value: Any) -> None:
-    section, _, bare = name.rpartition(".")
-    (stated.setdefault(section, {}) if section else stated)[bare] = value
+    return merged(config, nested_settings(settings))
 
 
 def space_names() -> tuple[str, ...]:
     """The spaces that ship with the package."""
-    found = (file.name for file in files("newcomer").joinpath("spaces").iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+    return shipped("spaces")
 
 
 def load_space(name: str) -> Space:
     """A space by name, or by the path of its TOML file."""
-    if name in space_names():
-        content = files("newcomer").joinpath("spaces", f"{name}.toml").read_bytes()
-        return _parsed(Path(f"{name}.toml"), name, content)
-    path = Path(name)
-    if path.suffix != ".toml" and path.name == name:
+    path, is_shipped = Path(name), name in space_names()
+    if not is_shipped and path.suffix != ".toml" and path.name == name:
         raise OptionError(f"{unknown_name('space', name, space_names())}, or a file that ends in .toml")
-    try:
-        return _parsed(path, path.stem, path.read_bytes())
-    except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})", hint="check the path") from None
-
-
-def _parsed(path: Path, name: str, content: bytes) -> Space:
-    try:
-        stated = tomllib.loads(content.decode("utf-8"))
-        return space_of(name, stated)
-    except (ValueError, RecursionError) as error:
-        raise InputError(path, f"is not TOML ({' '.join(str(error).split())})", hint="mend the line") from None
-    except OptionError as error:
-        raise InputError(path, str(error)) from None
+    path = Path(f"{name}.toml") if is_shipped else path
+    with reading_toml(path):
+        source = files("newcomer").joinpath("spaces", path.name) if is_shipped else path
+        return space_of(path.stem, tomllib.loads(source.read_bytes().decode("utf-8")))
 
 
 def space_of(name: str, stated: Mapping[str, Any]) -> Space:
@@ -176,7 +156,10 @@ def space_of(name: str, stated: Mapping[str, Any]) -> Space:
 
 
 def _dimension(name: str, entry: Any) -> Dimension:
-    _check_name(name, entry)
+    if name not in setting_names():
+        Config.from_dict(nested_settings({name: entry}))  # names the nearest setting
+    if name in FIXED:
+        raise OptionError(f"{name} cannot be searched: trials would no longer be comparable; leave it out")
     if not isinstance(entry, Mapping):
         raise OptionError(f"{name} is {shown(entry)}, but must be a table with choices, or with low and high")
     for part in entry:
@@ -187,15 +170,6 @@ def _dimension(name: str, entry: Any) -> Dimension:
     if "low" not in entry or "high" not in entry:
         raise OptionError(f"{name} has {shown(sorted(entry))}, but must have choices, or low and high")
     return _range(name, entry)
-
-
-def _check_name(name: str, entry: Any) -> None:
-    if name not in setting_names():
-        probe: dict[str, Any] = {}
-        _put(probe, name, entry)
-        Config.from_dict(probe)  # names the nearest setting
-    if name in FIXED:
-        raise OptionError(f"{name} cannot be searched: trials would no longer be comparable; leave it out")
 
 
 def _choices(name: str, entry: Mapping[str, Any]) -> Dimension:

@@ -93,7 +93,9 @@ def _examples(
         masked = (generator.random(int(pair.max()) + 1) < MASKED_SHARE)[pair]
         rest = Graph.build(observed.entities, observed.relations, observed.triples.take(~masked))
         true, known = observed.triples.take(masked), rest.degrees > 0
-        true = _sample(true.take(known[true.heads] & known[true.tails]), most, generator)
+        true = true.take(known[true.heads] & known[true.tails])
+        if len(true) > most:
+            true = true.take(np.sort(generator.choice(len(true), size=most, replace=False)))
         both = concatenate([true, _corrupted(true, observed, rest, corruption, generator)])
         parts.append((PairFeatures(rest).of(both.heads, both.tails), both.relations, np.arange(len(both)) < len(true)))
     features, relations, truths = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -103,12 +105,6 @@ def _examples(
             "model.triple_classifier=false, or give more facts"
         )
     return features, relations.astype(np.int64), truths.astype(np.float32)
-
-
-def _sample(triples: TripleArray, most: int, generator: np.random.Generator) -> TripleArray:
-    if len(triples) <= most:
-        return triples
-    return triples.take(np.sort(generator.choice(len(triples), size=most, replace=False)))
 
 
 def _corrupted(

@@ -152,8 +152,10 @@ def tune(
         size = space.grid_size()
         method = TPE if size is None or size > budget.trials else GRID
         method = _identified(study, folder / STUDY, _identity(dataset, config, space), method)
+        # Unless trials differ in the rules that they mine, all use the same, in the ids of the data set.
+        mines_anew = any(one.startswith("rules.") or one in ("model.labels", "model.ensemble") for one in space.names)
         rules = None
-        if not _mines_anew(space):  # in the ids of the data set: every trial would mine the same ones
+        if not mines_anew:
             report.stage("mining rules")
             rules = renamed_rules(mined_rules(held, config, threads, report.step), held, dataset)
         train = partial(fit, dataset, device=device, rules=rules, threads=threads)
@@ -281,11 +283,6 @@ def _in_words(value: Any) -> str:
     return "none" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _mines_anew(space: Space) -> bool:
-    """Whether trials differ in the rules that they mine."""
-    return any(name.startswith("rules.") or name in ("model.labels", "model.ensemble") for name in space.names)
-
-
 @dataclass
 class _Runner:
     """One trial after the other, each stored before the next."""
@@ -325,9 +322,8 @@ class _Runner:
 
     def _grid(self) -> list[dict[str, Any]]:
         """All points in an order that follows from the seed."""
-        points = list(self.search.space.grid())
-        order = np.random.default_rng(self.search.config.seed).permutation(len(points))
-        return [points[place] for place in order]
+        points, generator = list(self.search.space.grid()), np.random.default_rng(self.search.config.seed)
+        return [points[place] for place in generator.permutation(len(points))]
 
     def _next_trial(self, place: int, points: list[dict[str, Any]] | None) -> Any:
         """The next trial: of what is drawn, all follows from the seed and the trials before."""
@@ -377,11 +373,10 @@ class _Runner:
         with _signals_deferred():
             found = self.study.get_trials(deepcopy=False)
         self.search = replace(self.search, trials=tuple(_read(one) for one in found if one.state.is_finished()))
-        with fresh_file(self.folder / TRIALS) as partial_file:
-            partial_file.write_text(_tsv(self.search), encoding="utf-8")
-        if self.search.ranked:
-            with fresh_file(self.folder / BEST) as partial_file:
-                partial_file.write_text(_best_toml(self.search), encoding="utf-8")
+        texts = {TRIALS: _tsv(self.search)} | ({BEST: _best_toml(self.search)} if self.search.ranked else {})
+        for name, text in texts.items():
+            with fresh_file(self.folder / name) as partial_file:
+                partial_file.write_text(text, encoding="utf-8")
 
 
 class _Watch(Listener):
