@@ -1,7 +1,4 @@
-"""Each feature against its definition, from names and plain lists of facts.
-
-Covers newcomer.rules.signals.
-"""
+"""Each feature against its definition, from names and plain lists of facts."""
 
 import math
 

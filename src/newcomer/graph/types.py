@@ -103,6 +103,13 @@ def offsets_of(counts: npt.NDArray[np.integer]) -> Offsets:
     return read_only(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)]))
 
 
+def changes(*columns: npt.NDArray[np.integer]) -> Mask:
+    """Where a row differs from the one before; the first row always does."""
+    fresh = np.ones(len(columns[0]), dtype=bool)
+    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return fresh
+
+
 def _int32(values: Any) -> Ids:
     return np.ascontiguousarray(values, dtype=np.int32)
 
@@ -352,7 +359,7 @@ def sort_unique(triples: TripleArray, num_entities: int, num_relations: int) -> 
     keys *= num_entities
     keys += triples.tails
     keys.sort()
-    fresh = np.append(True, keys[1:] != keys[:-1])
+    fresh = changes(keys)
     if not fresh.all():
         keys = keys[fresh]
     heads, relations, tails = (np.empty(len(keys), dtype=np.int32) for _ in range(3))
@@ -367,8 +374,7 @@ def sort_unique(triples: TripleArray, num_entities: int, num_relations: int) -> 
 def _sort_unique_by_columns(triples: TripleArray) -> TripleArray:
     order = np.lexsort((triples.tails, triples.relations, triples.heads))
     h, r, t = triples.heads[order], triples.relations[order], triples.tails[order]
-    fresh = np.ones(len(order), dtype=bool)
-    fresh[1:] = (h[1:] != h[:-1]) | (r[1:] != r[:-1]) | (t[1:] != t[:-1])
+    fresh = changes(h, r, t)
     return TripleArray(h[fresh], r[fresh], t[fresh])
 
 

@@ -22,8 +22,7 @@ from newcomer.models.snapshot import Members, Snapshot
 from newcomer.models.trained import StoredNewcomers, TrainedModel
 from newcomer.rules.limits import thread_count
 from newcomer.rules.online import OnlineRules
-from newcomer.rules.signals import graph_signals
-from newcomer.rules.statistics import GraphStatistics
+from newcomer.rules.statistics import GraphStatistics, graph_signals
 
 AT_ONCE = 128  # queries whose tables are made together
 CELLS_AT_ONCE = 1 << 21  # candidates of these queries, all together

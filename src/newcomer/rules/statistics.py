@@ -1,5 +1,7 @@
 """Graph statistics over all known facts: how often entities answer a relation, and how similar they are to answers.
 
+With rules and links they are what a graph says of every candidate of a query (`graph_signals`).
+
 All facts of an overlay count, the observed ones and those of every newcomer. So what one newcomer states about seen
 entities counts when the next one is asked about, though nobody's vector changes. For a relation that was hardly
 observed, rules are counted here too (`newcomer.rules.online`).
@@ -21,8 +23,9 @@ import numpy.typing as npt
 
 from newcomer.graph import Ids, Mask, Offsets, Overlay, OverlayArrays
 from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.rules.grounding import Facts
 from newcomer.rules.online import RARE, OnlineRules, count_online
-from newcomer.rules.ranking import answer_row
+from newcomer.rules.ranking import RuleEvidence, RuleRanker, answer_row
 from newcomer.rules.rule_index import Floats
 
 MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
@@ -133,6 +136,32 @@ class GraphStatistics:
         inverse = (relation + size) % (2 * size)
         having = int((self.overlay.all_facts_of(end)[0] == inverse).sum())
         return 0.0 if having > WIDEST else max(0.0, float(np.log((self.overlay.num_seen + 1) / (having + 1))))
+
+
+class GraphSignals(NamedTuple):
+    """Of one query; (entities,) each, but for the number of facts of the entity asked about."""
+
+    num_facts: int
+    rules: RuleEvidence
+    is_linked: Mask  # whether the entity has a fact with a candidate already, of whatever relation
+    frequency: Floats  # how often a candidate answers the relation: among all known facts, or the observed ones
+    similarity: Floats | None  # to the known answers, where graph statistics are used
+
+
+def graph_signals(
+    ranker: RuleRanker, overlay: Overlay, statistics: GraphStatistics | None, entity: int, relation: int
+) -> GraphSignals:
+    """What rules and, where they are used, graph statistics say of (entity, oriented relation, ?)."""
+    facts = Facts.of(overlay, entity)
+    is_linked = np.zeros(overlay.num_entities, dtype=bool)
+    is_linked[facts.tails] = True
+    if statistics is None:
+        evidence = ranker.evidence(overlay, entity, relation, facts=facts)
+        observed = answer_row(overlay.base.observed_counts, relation, overlay.num_entities)
+        return GraphSignals(len(facts.tails), evidence, is_linked, observed, None)
+    similarity = statistics.similarity(entity, overlay.answers(entity, relation))
+    evidence = ranker.evidence(overlay, entity, relation, statistics.online_rules(relation), facts)
+    return GraphSignals(len(facts.tails), evidence, is_linked, statistics.answer_counts(relation), similarity)
 
 
 def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, offsets_of
+from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, changes, offsets_of
 from newcomer.rules.grounding import Facts, ground_entity
 from newcomer.rules.limits import in_threads
-from newcomer.rules.mining.index import changes
 from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, PathRules, virtual_edges
 from newcomer.rules.rule import NONE, UNCOUNTED, Kind, RuleSet
 from newcomer.rules.rule_index import Floats, RuleIndex

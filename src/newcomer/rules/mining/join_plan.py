@@ -6,9 +6,9 @@ first atom, come together; each portion's counts are its own, and no thread writ
 
 import numpy as np
 
-from newcomer.graph import Ids, Mask, Offsets
+from newcomer.graph import Ids, Mask, Offsets, changes
 from newcomer.rules.mining.bodies import Portion, count_edges, count_links, count_several, count_single
-from newcomer.rules.mining.index import MiningIndex, changes
+from newcomer.rules.mining.index import MiningIndex
 from newcomer.rules.rule import Kind, RuleSet
 
 

@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError
-from newcomer.graph import Adjacency, Ids, Offsets, Vocabulary
+from newcomer.graph import Adjacency, Ids, Offsets, Vocabulary, changes
 from newcomer.rules.limits import in_threads, require, require_counts, require_seed, thread_count
-from newcomer.rules.mining.index import changes
 from newcomer.rules.mining.symmetric_walks import (
     MAX_ARM,
     NONE,
