@@ -7,7 +7,7 @@ the code knows one direction only: from an entity, along a relation, to a tail.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -154,8 +154,7 @@ class TripleArray:
         return self if self.labels is None else self.take(self.labels > 0)
 
 
-@dataclass(frozen=True, eq=False)
-class Adjacency:
+class Adjacency(NamedTuple):
     """Outgoing edges of every entity, inverse edges included, as compressed rows.
 
     The edges of entity ``e`` are ``relations[offsets[e]:offsets[e + 1]]`` and ``tails[...]``, sorted by relation,
@@ -171,11 +170,6 @@ class Adjacency:
         known = entity + 1 < len(self.offsets)
         row = slice(self.offsets[entity], self.offsets[entity + 1]) if known else slice(0)
         return self.relations[row], self.tails[row]
-
-    @property
-    def columns(self) -> tuple[Offsets, Ids, Ids]:
-        """The three arrays, as compiled code takes them."""
-        return self.offsets, self.relations, self.tails
 
     @property
     def sizes(self) -> Offsets:

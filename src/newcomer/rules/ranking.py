@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import AnswerCounts, Ids, Offsets, Overlay, OverlayArrays, changes
-from newcomer.rules.compiled import compiled, lower_bound, with_room
-from newcomer.rules.grounding import BOTH, CONSTANT, ONE, TWO, Facts, ends_of_variable, holds, row_of
+from newcomer.rules.compiled import compiled, is_among, lower_bound, run_of, with_room
+from newcomer.rules.grounding import BOTH, CONSTANT, ONE, TWO, Facts, ends_of_variable, holds, tails_of
 from newcomer.rules.limits import in_threads
 from newcomer.rules.online import OnlineRules, Votes
 from newcomer.rules.rule import RuleSet
@@ -124,18 +124,16 @@ def _rules_of_query(
     relations, tails = facts.relations, facts.tails
     chosen, count = np.empty(256, dtype=np.int64), 0
     for i in range(chain_offsets[relation], chain_offsets[relation + 1]):
-        low = lower_bound(relations, 0, len(relations), rules.body1[i])
-        if low < len(relations) and relations[low] == rules.body1[i]:
+        if is_among(relations, 0, len(relations), rules.body1[i]):
             chosen, count = _with_one_more(chosen, count, i)
     low, high = edge_offsets[relation], edge_offsets[relation + 1]
     for j in range(len(relations)):
-        begin = lower_bound(rules.body1, low, high, relations[j])
-        stop = lower_bound(rules.body1, begin, high, relations[j] + 1)
+        begin, stop = run_of(rules.body1, low, high, relations[j])
         if j == 0 or relations[j] != relations[j - 1]:
             for i in range(begin, lower_bound(rules.body_constant, begin, stop, 0)):  # the body is about anyone
                 chosen, count = _with_one_more(chosen, count, i)
-        begin = lower_bound(rules.body_constant, begin, stop, tails[j])
-        for i in range(begin, lower_bound(rules.body_constant, begin, stop, tails[j] + 1)):
+        begin, stop = run_of(rules.body_constant, begin, stop, tails[j])
+        for i in range(begin, stop):
             chosen, count = _with_one_more(chosen, count, i)
     i = lower_bound(rules.head_constant, num_edges, len(rules.row), facts.entity)
     while i < len(rules.row) and rules.head_constant[i] == facts.entity:
@@ -158,15 +156,14 @@ def _ends_of_chain(
 ) -> tuple[Ids, int]:
     """The distinct ends of a chain's or an intersection's body; ``stamps`` (one an entity) tells which were met."""
     relations, tails, kind, count = facts.relations, facts.tails, rules.kind[place], 0
-    low = lower_bound(relations, 0, len(relations), rules.body1[place])
-    for middle in tails[low : lower_bound(relations, low, len(relations), rules.body1[place] + 1)]:
+    first, last = run_of(relations, 0, len(relations), rules.body1[place])
+    for middle in tails[first:last]:
         if middle == facts.entity:
             continue
         if kind == ONE or (kind == BOTH and holds(relations, tails, rules.body2[place], middle)):
             ends, count = _with_one_more(ends, count, middle)
         elif kind != BOTH:
-            seconds, begin, stop = row_of(graph, middle, rules.body2[place])
-            for second in seconds[begin:stop]:
+            for second in tails_of(graph, middle, rules.body2[place]):
                 if second == facts.entity:
                     continue
                 if kind == TWO:
@@ -174,8 +171,7 @@ def _ends_of_chain(
                         stamps[second] = stamp
                         ends, count = _with_one_more(ends, count, second)
                 elif second != middle:
-                    thirds, first, last = row_of(graph, second, rules.body3[place])
-                    for end in thirds[first:last]:
+                    for end in tails_of(graph, second, rules.body3[place]):
                         if end != facts.entity and end != middle and end != second and stamps[end] != stamp:
                             stamps[end] = stamp
                             ends, count = _with_one_more(ends, count, end)

@@ -165,8 +165,8 @@ def virtual_edges(
     """What symmetric-path rules conclude about these entities, in the order of their ids."""
     limits = limits or PathLimits()
     require_seed(seed)
-    graph = walk_graph(adjacency, num_relations)
-    asked = _asked(entities, len(graph.offsets) - 1)
+    graph = WalkGraph(adjacency, num_relations)
+    asked = _asked(entities, len(adjacency.offsets) - 1)
     slices = [asked[i : i + SLICE] for i in range(0, len(asked), SLICE)]
 
     def infer(part: Ids) -> list[_Inferred]:
@@ -174,11 +174,6 @@ def virtual_edges(
 
     found = in_threads(infer, slices, thread_count(threads))
     return _assemble([one for part in found for one in part], num_relations)
-
-
-def walk_graph(adjacency: Adjacency, num_relations: int) -> WalkGraph:
-    """A graph as compiled walks take it."""
-    return WalkGraph(*adjacency.columns, num_relations)
 
 
 def _asked(entities: Ids | Sequence[int], size: int) -> Ids:
