@@ -36,7 +36,7 @@ from newcomer.rules.mining.symmetric_walks import (
 )
 from newcomer.rules.rule import Shares, quoted
 
-SLICE = 32  # entities a thread takes at a time
+AT_ONCE = 32  # entities a thread takes at a time
 
 
 @dataclass(frozen=True)
@@ -167,13 +167,10 @@ def virtual_edges(
     require_seed(seed)
     graph = WalkGraph(adjacency, num_relations)
     asked = _asked(entities, len(adjacency.offsets) - 1)
-    slices = [asked[i : i + SLICE] for i in range(0, len(asked), SLICE)]
-
-    def infer(part: Ids) -> list[_Inferred]:
-        return [_infer(graph, int(entity), limits, seed) for entity in part]
-
-    found = in_threads(infer, slices, thread_count(threads))
-    return _assemble([one for part in found for one in part], num_relations)
+    found = in_threads(
+        lambda entity: _infer(graph, entity, limits, seed), asked.tolist(), thread_count(threads), AT_ONCE
+    )
+    return _assemble(found, num_relations)
 
 
 def _asked(entities: Ids | Sequence[int], size: int) -> Ids:
