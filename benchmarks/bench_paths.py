@@ -13,13 +13,8 @@ from harness import Bar, best_of, data_folder, finish
 from newcomer.data import load_dataset
 from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.graph import Adjacency, Graph, Ids, InductiveDataset, Overlay, TripleArray, Vocabulary, concatenate
-from newcomer.rules.mining.symmetric_paths import (
-    PathGroundings,
-    PathLimits,
-    symmetric_paths,
-    virtual_edges,
-    walk_graph,
-)
+from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, symmetric_paths, virtual_edges
+from newcomer.rules.mining.symmetric_walks import WalkGraph
 
 
 def synthetic(entities: int, triples: int, relations: int, seed: int) -> Graph:
@@ -53,7 +48,7 @@ def plain_walk(graph: Adjacency, start: int, num_relations: int, rng: random.Ran
 
 def speed_of_walks(graph: Graph, starts: Ids) -> Bar:
     walks, rng = 1000, random.Random(0)
-    ready, limits = walk_graph(graph.adjacency, graph.num_relations), PathLimits(walks=walks)
+    ready, limits = WalkGraph(graph.adjacency, graph.num_relations), PathLimits(walks=walks)
     compiled = best_of(3, lambda: [symmetric_paths(ready, int(e), limits, 0) for e in starts])
     plain = best_of(
         1, lambda: [plain_walk(graph.adjacency, int(e), graph.num_relations, rng) for e in starts for _ in range(walks)]

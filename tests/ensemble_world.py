@@ -10,8 +10,7 @@ from newcomer.graph import Overlay
 from newcomer.models.ensemble import Signals
 from newcomer.rules.mining import mine_rules
 from newcomer.rules.ranking import RuleRanker
-from newcomer.rules.signals import graph_signals
-from newcomer.rules.statistics import GraphStatistics
+from newcomer.rules.statistics import GraphStatistics, graph_signals
 
 SAMPLE = load_dataset("sample")
 QUERIES = queries_of(SAMPLE).take(np.arange(40))

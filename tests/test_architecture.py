@@ -25,8 +25,8 @@ LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 TORCH_FREE = {"errors", "config", "files", "graph", "locks", "data", "rules"}
 # Modules whose behaviour is tested through another one's test file.
 TESTED_ELSEWHERE = {"cli/common.py": "test_cli.py", "cli/app.py": "test_cli.py"}
-TESTED_ELSEWHERE |= {f"rules/mining/{name}.py": "test_horn.py" for name in ("bodies", "support", "join_plan", "index")}
-TESTED_ELSEWHERE |= {"rules/mining/plan.py": "test_miner.py", "rules/mining/threads.py": "test_horn.py"}
+TESTED_ELSEWHERE |= {f"rules/mining/{name}.py": "test_horn.py" for name in ("bodies", "support", "index")}
+TESTED_ELSEWHERE |= {"rules/mining/plan.py": "test_miner.py"}
 TESTED_ELSEWHERE |= {f"rules/files/{name}.py": "test_rule_table.py" for name in ("lines", "amie", "anyburl", "formats")}
 TESTED_ELSEWHERE |= {f"config/{name}.py": "test_config.py" for name in ("fields", "settings", "reading")}
 

@@ -15,9 +15,8 @@ from newcomer.rules.mining.symmetric_paths import (
     SymmetricPaths,
     symmetric_paths,
     virtual_edges,
-    walk_graph,
 )
-from newcomer.rules.mining.symmetric_walks import MAX_ARM
+from newcomer.rules.mining.symmetric_walks import MAX_ARM, WalkGraph
 
 TABLE_1 = [
     *((name, "likes", "jazz") for name in ("Bob", "Zurich", "Sam", "Rome", "Amy", "Adam")),
@@ -53,7 +52,7 @@ EVERYTHING = PathLimits(walks=20_000)
 
 
 def paths_from(graph: Graph, start: int, limits: PathLimits) -> SymmetricPaths:
-    return symmetric_paths(walk_graph(graph.adjacency, graph.num_relations), start, limits, seed=0)
+    return symmetric_paths(WalkGraph(graph.adjacency, graph.num_relations), start, limits, seed=0)
 
 
 def ask(graph: Graph, name: str, limits: PathLimits, seed: int = 0) -> PathGroundings:

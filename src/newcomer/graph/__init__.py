@@ -1,6 +1,6 @@
 """Names and ids, graphs and data sets: everything after this room works on int32 ids."""
 
-from newcomer.graph.overlay import AnswerCounts, Base, Overlay, OverlayArrays, about_newcomers
+from newcomer.graph.overlay import AnswerCounts, Answers, Base, Overlay, OverlayArrays, about_newcomers
 from newcomer.graph.types import (
     UNKNOWN,
     Adjacency,
@@ -11,6 +11,7 @@ from newcomer.graph.types import (
     Offsets,
     TripleArray,
     Vocabulary,
+    changes,
     concatenate,
     offsets_of,
     read_only,
@@ -22,6 +23,7 @@ __all__ = [
     "UNKNOWN",
     "Adjacency",
     "AnswerCounts",
+    "Answers",
     "Base",
     "Graph",
     "Ids",
@@ -33,6 +35,7 @@ __all__ = [
     "TripleArray",
     "Vocabulary",
     "about_newcomers",
+    "changes",
     "concatenate",
     "offsets_of",
     "read_only",

@@ -30,26 +30,25 @@ NO_IDS: Ids = read_only(np.empty(0, dtype=np.int32))
 NO_ROWS = Adjacency(read_only(np.zeros(1, dtype=np.int64)), NO_IDS, NO_IDS)
 
 
+class Answers(NamedTuple):
+    """Which entities answer oriented relations, ascending for each; see `AnswerCounts`."""
+
+    offsets: Offsets
+    entities: Ids
+
+
 class OverlayArrays(NamedTuple):
     """An overlay as compiled code takes it; see `newcomer.rules.grounding`."""
 
     num_seen: int
-    offsets: Offsets  # of the observed graph
-    relations: Ids
-    tails: Ids
-    base_offsets: Offsets  # of these and the newcomers' facts that came with the model
-    base_relations: Ids
-    base_tails: Ids
-    delta_offsets: Offsets  # of facts since then
-    delta_relations: Ids
-    delta_tails: Ids
+    num_relations: int
+    observed: Adjacency
+    base: Adjacency  # these and the newcomers' facts that came with the model
+    delta: Adjacency  # facts since then
     removed: Mask  # (entities,): newcomers whose rows in the base no longer count
-    answer_offsets: Offsets  # which entities answer an oriented relation in the observed graph
-    answers: Ids
-    base_answer_offsets: Offsets  # which do in the base
-    base_answers: Ids
-    delta_answer_offsets: Offsets  # and in the delta
-    delta_answers: Ids
+    observed_answers: Answers
+    base_answers: Answers
+    delta_answers: Answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +91,6 @@ class Base:
     def counts(self) -> "AnswerCounts":
         """The same in the whole base."""
         return self.observed_counts if self.rows is self.observed else AnswerCounts.of(self.rows, self.num_relations)
-
-    @cached_property
-    def observed_relation_counts(self) -> Offsets:
-        """(relations,): how many observed facts each relation has."""
-        counted: Offsets = np.bincount(self.observed.relations, minlength=2 * self.num_relations)
-        return counted[: self.num_relations]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,16 +197,9 @@ class Overlay:
     def arrays(self) -> OverlayArrays:
         """For compiled code."""
         base = self.base
-        return OverlayArrays(
-            base.num_seen,
-            *base.observed.columns,
-            *base.rows.columns,
-            *self.delta.columns,
-            self.is_removed,
-            *base.observed_counts.columns,
-            *base.counts.columns,
-            *self.delta_counts.columns,
-        )
+        answers = (Answers(c.offsets, c.answers) for c in (base.observed_counts, base.counts, self.delta_counts))
+        rows = base.observed, base.rows, self.delta
+        return OverlayArrays(base.num_seen, base.num_relations, *rows, self.is_removed, *answers)
 
     @cached_property
     def delta_counts(self) -> "AnswerCounts":
@@ -236,11 +222,6 @@ class AnswerCounts:
         pairs, counts = np.unique(rows.relations.astype(np.int64) * width + rows.tails, return_counts=True)
         offsets = np.searchsorted(pairs, np.arange(2 * num_relations + 1) * width)
         return cls(read_only(offsets.astype(np.int64)), read_only((pairs % width).astype(np.int32)), counts)
-
-    @property
-    def columns(self) -> tuple[Offsets, Ids]:
-        """Who answers, as compiled code takes it."""
-        return self.offsets, self.answers
 
     def answering(self, relation: int) -> Ids:
         """Who answers an oriented relation."""

@@ -7,7 +7,7 @@ the code knows one direction only: from an entity, along a relation, to a tail.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -103,6 +103,13 @@ def offsets_of(counts: npt.NDArray[np.integer]) -> Offsets:
     return read_only(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)]))
 
 
+def changes(*columns: npt.NDArray[np.integer]) -> Mask:
+    """Where a row differs from the one before; the first row always does."""
+    fresh = np.ones(len(columns[0]), dtype=bool)
+    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return fresh
+
+
 def _int32(values: Any) -> Ids:
     return np.ascontiguousarray(values, dtype=np.int32)
 
@@ -147,8 +154,7 @@ class TripleArray:
         return self if self.labels is None else self.take(self.labels > 0)
 
 
-@dataclass(frozen=True, eq=False)
-class Adjacency:
+class Adjacency(NamedTuple):
     """Outgoing edges of every entity, inverse edges included, as compressed rows.
 
     The edges of entity ``e`` are ``relations[offsets[e]:offsets[e + 1]]`` and ``tails[...]``, sorted by relation,
@@ -164,11 +170,6 @@ class Adjacency:
         known = entity + 1 < len(self.offsets)
         row = slice(self.offsets[entity], self.offsets[entity + 1]) if known else slice(0)
         return self.relations[row], self.tails[row]
-
-    @property
-    def columns(self) -> tuple[Offsets, Ids, Ids]:
-        """The three arrays, as compiled code takes them."""
-        return self.offsets, self.relations, self.tails
 
     @property
     def sizes(self) -> Offsets:
@@ -352,7 +353,7 @@ def sort_unique(triples: TripleArray, num_entities: int, num_relations: int) -> 
     keys *= num_entities
     keys += triples.tails
     keys.sort()
-    fresh = np.append(True, keys[1:] != keys[:-1])
+    fresh = changes(keys)
     if not fresh.all():
         keys = keys[fresh]
     heads, relations, tails = (np.empty(len(keys), dtype=np.int32) for _ in range(3))
@@ -367,8 +368,7 @@ def sort_unique(triples: TripleArray, num_entities: int, num_relations: int) -> 
 def _sort_unique_by_columns(triples: TripleArray) -> TripleArray:
     order = np.lexsort((triples.tails, triples.relations, triples.heads))
     h, r, t = triples.heads[order], triples.relations[order], triples.tails[order]
-    fresh = np.ones(len(order), dtype=bool)
-    fresh[1:] = (h[1:] != h[:-1]) | (r[1:] != r[:-1]) | (t[1:] != t[:-1])
+    fresh = changes(h, r, t)
     return TripleArray(h[fresh], r[fresh], t[fresh])
 
 

@@ -28,8 +28,7 @@ from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.limits import in_threads, thread_count
 from newcomer.rules.online import OnlineRules
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.signals import GraphSignals, graph_signals
-from newcomer.rules.statistics import GraphStatistics
+from newcomer.rules.statistics import GraphSignals, GraphStatistics, graph_signals
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 AT_ONCE = 128  # queries whose tables are made together

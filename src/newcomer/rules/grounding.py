@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.graph import Ids, Offsets, Overlay, OverlayArrays, read_only
-from newcomer.rules.compiled import compiled, inverse_of, lower_bound, with_room
-from newcomer.rules.rule_index import OrientedRules
+from newcomer.graph import Answers, Ids, Offsets, Overlay, OverlayArrays, read_only
+from newcomer.rules.compiled import compiled, edges_of, inverse_of, is_among, lower_bound, run_of, with_room
+from newcomer.rules.rule_index import KINDS, OrientedRules
 
 ONE, TWO, BOTH, THREE, CONSTANT, EXISTS = 1, 2, 3, 4, 5, 6  # as Kind; compiled code takes plain numbers
-KINDS = 8
 COLUMNS = 5  # rule, relation concluded, other end, first middle node, second middle node
 NOBODY = -1
 
@@ -34,40 +33,31 @@ class Facts(NamedTuple):
 
 
 @compiled
-def own_facts(graph: OverlayArrays, entity: int) -> tuple[Ids, Ids, int, int]:
-    """The tables that an entity's own facts stand in, (relations, tails), and where they begin and end."""
+def tails_of(graph: OverlayArrays, entity: int, relation: int) -> Ids:
+    """Where (entity, relation) leads by the entity's own facts."""
+    rows = graph.delta
     if entity < graph.num_seen:
-        return graph.relations, graph.tails, graph.offsets[entity], graph.offsets[entity + 1]
-    if entity + 1 < len(graph.base_offsets) and not graph.removed[entity]:
-        return graph.base_relations, graph.base_tails, graph.base_offsets[entity], graph.base_offsets[entity + 1]
-    if entity + 1 < len(graph.delta_offsets):
-        return graph.delta_relations, graph.delta_tails, graph.delta_offsets[entity], graph.delta_offsets[entity + 1]
-    return graph.delta_relations, graph.delta_tails, 0, 0
-
-
-@compiled
-def row_of(graph: OverlayArrays, entity: int, relation: int) -> tuple[Ids, int, int]:
-    """The table that the tails of (entity, relation) stand in, and where they begin and end."""
-    relations, tails, start, end = own_facts(graph, entity)
-    low = lower_bound(relations, start, end, relation)
-    return tails, low, lower_bound(relations, low, end, relation + 1)
+        rows = graph.observed
+    elif entity + 1 < len(graph.base.offsets) and not graph.removed[entity]:
+        rows = graph.base
+    first, end = edges_of(rows.offsets, rows.relations, entity, relation)
+    return rows.tails[first:end]
 
 
 @compiled
 def anyone(graph: OverlayArrays, relation: int) -> Ids:
     """Everyone whom the oriented relation leads from: seen entities, then newcomers."""
-    inverse = inverse_of(relation, (len(graph.answer_offsets) - 1) // 2)
-    seen = _answering(graph.answer_offsets, graph.answers, inverse)
-    stored = _answering(graph.base_answer_offsets, graph.base_answers, inverse)
-    stored = stored[lower_bound(stored, 0, len(stored), graph.num_seen) :]
-    added = _answering(graph.delta_answer_offsets, graph.delta_answers, inverse)
-    added = added[lower_bound(added, 0, len(added), graph.num_seen) :]
-    return np.concatenate((seen, stored[~graph.removed[stored]], added))
+    inverse = inverse_of(relation, graph.num_relations)
+    stored = _answering(graph.base_answers, inverse, graph.num_seen)
+    added = _answering(graph.delta_answers, inverse, graph.num_seen)
+    return np.concatenate((_answering(graph.observed_answers, inverse, 0), stored[~graph.removed[stored]], added))
 
 
 @compiled
-def _answering(offsets: Offsets, answers: Ids, relation: int) -> Ids:
-    return answers[offsets[relation] : offsets[relation + 1]]
+def _answering(answers: Answers, relation: int, first: int) -> Ids:
+    """Who answers an oriented relation, from an id on."""
+    low, end = answers.offsets[relation], answers.offsets[relation + 1]
+    return answers.entities[lower_bound(answers.entities, low, end, first) : end]
 
 
 @compiled
@@ -75,18 +65,14 @@ def ends_of_variable(graph: OverlayArrays, rules: OrientedRules, place: int) -> 
     """Everyone for whom the body of a rule about a variable holds."""
     if rules.kind[place] != CONSTANT:
         return anyone(graph, rules.body1[place])
-    inverse = inverse_of(rules.body1[place], (len(graph.answer_offsets) - 1) // 2)
-    tails, low, high = row_of(graph, rules.body_constant[place], inverse)
-    return tails[low:high].copy()
+    return tails_of(graph, rules.body_constant[place], inverse_of(rules.body1[place], graph.num_relations)).copy()
 
 
 @compiled
 def holds(relations: Ids, tails: Ids, relation: int, tail: int) -> bool:
     """Whether an entity's sorted facts hold (relation, tail)."""
-    low = lower_bound(relations, 0, len(relations), relation)
-    high = lower_bound(relations, low, len(relations), relation + 1)
-    place = lower_bound(tails, low, high, tail)
-    return place < high and tails[place] == tail
+    first, end = run_of(relations, 0, len(relations), relation)
+    return is_among(tails, first, end, tail)
 
 
 @compiled
@@ -113,43 +99,37 @@ def ground_entity(
         key, end = relations[at] * KINDS, lower_bound(relations, at, len(relations), relations[at] + 1)
         for kind in (ONE, BOTH):
             for i in range(offsets[key + kind], offsets[key + kind + 1]):
+                rule, head = rules.row[i], rules.head[i]
                 for j in range(at, end):
                     if kind == ONE or holds(relations, tails, rules.body2[i], tails[j]):
-                        found, count = _concluded(
-                            facts, found, count, rules.row[i], rules.head[i], tails[j], NOBODY, NOBODY
-                        )
-        first, last = offsets[key + TWO], offsets[key + TWO + 1]
+                        found, count = _concluded(facts, found, count, rule, head, tails[j], NOBODY, NOBODY)
         for j in range(at, end):
-            found, count = _two(facts, tails[j], graph, rules, first, last, found, count)
-        first, last = offsets[key + THREE], offsets[key + THREE + 1]
+            found, count = _two(facts, tails[j], graph, rules, offsets[key + TWO :], found, count)
         for j in range(at, end):
-            found, count = _three(facts, tails[j], graph, rules, first, last, found, count)
+            found, count = _three(facts, tails[j], graph, rules, offsets[key + THREE :], found, count)
         first, last = offsets[key + CONSTANT], offsets[key + CONSTANT + 1]
         for j in range(at, end if first < last else at):
             i = lower_bound(rules.body_constant, first, last, tails[j])
             while i < last and rules.body_constant[i] == tails[j]:
-                found, count = _concluded(
-                    facts, found, count, rules.row[i], rules.head[i], rules.head_constant[i], tails[j], NOBODY
-                )
+                rule, head, constant = rules.row[i], rules.head[i], rules.head_constant[i]
+                found, count = _concluded(facts, found, count, rule, head, constant, tails[j], NOBODY)
                 i += 1
         for i in range(offsets[key + EXISTS], offsets[key + EXISTS + 1]):
-            found, count = _concluded(
-                facts, found, count, rules.row[i], rules.head[i], rules.head_constant[i], tails[at], NOBODY
-            )
+            rule, head, constant = rules.row[i], rules.head[i], rules.head_constant[i]
+            found, count = _concluded(facts, found, count, rule, head, constant, tails[at], NOBODY)
         at = end
     return _named_in_heads(facts, graph, about, found, count)
 
 
 @compiled
 def _two(
-    facts: Facts, middle: int, graph: OverlayArrays, rules: OrientedRules, first: int, last: int, found: Ids, count: int
+    facts: Facts, middle: int, graph: OverlayArrays, rules: OrientedRules, own: Offsets, found: Ids, count: int
 ) -> tuple[Ids, int]:
-    """Rules first..last go on from ``middle`` by their second relation; those with the same one stand together."""
-    i = first if middle != facts.entity else last
+    """Rules own[0]..own[1] go on from ``middle`` by their second relation; those with the same one stand together."""
+    i, last = own[0] if middle != facts.entity else own[1], own[1]
     while i < last:
         run = lower_bound(rules.body2, i, last, rules.body2[i] + 1)
-        ends, low, high = row_of(graph, middle, rules.body2[i])
-        for end in ends[low:high]:
+        for end in tails_of(graph, middle, rules.body2[i]):
             for rule in range(i, run):
                 found, count = _concluded(facts, found, count, rules.row[rule], rules.head[rule], end, middle, NOBODY)
         i = run
@@ -158,16 +138,14 @@ def _two(
 
 @compiled
 def _three(
-    facts: Facts, middle: int, graph: OverlayArrays, rules: OrientedRules, first: int, last: int, found: Ids, count: int
+    facts: Facts, middle: int, graph: OverlayArrays, rules: OrientedRules, own: Offsets, found: Ids, count: int
 ) -> tuple[Ids, int]:
     """As `_two`, one step further; all nodes of the chain differ, as such rules are counted."""
-    for i in range(first if middle != facts.entity else last, last):
-        seconds, low, high = row_of(graph, middle, rules.body2[i])
-        for second in seconds[low:high]:
+    for i in range(own[0] if middle != facts.entity else own[1], own[1]):
+        for second in tails_of(graph, middle, rules.body2[i]):
             if second == facts.entity or second == middle:
                 continue
-            ends, begin, stop = row_of(graph, second, rules.body3[i])
-            for end in ends[begin:stop]:
+            for end in tails_of(graph, second, rules.body3[i]):
                 if end != middle and end != second:
                     found, count = _concluded(facts, found, count, rules.row[i], rules.head[i], end, middle, second)
     return found, count
@@ -181,8 +159,7 @@ def _named_in_heads(facts: Facts, graph: OverlayArrays, about: OrientedRules, fo
         for end in ends_of_variable(graph, about, i):
             anchor = about.body_constant[i]
             if about.kind[i] == EXISTS:  # of "anyone", the first is shown
-                tails_of_end, first, _ = row_of(graph, end, about.body1[i])
-                anchor = tails_of_end[first]
+                anchor = tails_of(graph, end, about.body1[i])[0]
             found, count = _concluded(facts, found, count, about.row[i], about.head[i], end, anchor, NOBODY)
         i += 1
     return found[:count]

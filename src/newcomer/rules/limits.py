@@ -1,6 +1,9 @@
 """What all work on rules shares: values in their range, threads by default all cores."""
 
+import math
 import os
+import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -9,7 +12,12 @@ from newcomer.errors import OptionError, shown
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Scratch = TypeVar("Scratch")
 MAX_SEED = 2**63 - 1
+
+
+class OutOfTimeError(Exception):
+    """The deadline has passed before all items were taken."""
 
 
 def require(condition: bool, name: str, value: object, wanted: str) -> None:
@@ -50,9 +58,41 @@ def thread_count(threads: int | None) -> int:
     return threads
 
 
-def in_threads(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
-    """What a function returns for each item, in their order; in this thread alone where there is no use for more."""
-    if min(threads, len(items)) <= 1:
+def in_threads(work: Callable[[Item], Result], items: Sequence[Item], threads: int, at_once: int = 1) -> list[Result]:
+    """What a function returns for each item, in their order; in this thread alone where there is no use for more.
+
+    A thread takes so many items ``at_once``: handing over costs more than quick work on one.
+    """
+    slices = [items[start : start + at_once] for start in range(0, len(items), at_once)]
+    if min(threads, len(slices)) <= 1:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(threads, len(items))) as pool:
-        return list(pool.map(work, items))
+    with ThreadPoolExecutor(min(threads, len(slices))) as pool:
+        return [result for part in pool.map(lambda part: [work(item) for item in part], slices) for result in part]
+
+
+def share_out(
+    items: Sequence[Item],
+    work: Callable[[Item, Scratch], None],
+    scratch: Callable[[], Scratch],
+    threads: int,
+    deadline: float = math.inf,
+) -> None:
+    """Work on items, taken in the order given, each thread in scratch space of its own; stop at the first error."""
+    queue = iter(list(items))  # next() of a list's iterator is safe between threads
+    stop = threading.Event()
+
+    def take() -> None:
+        own = scratch()
+        for item in queue:
+            if stop.is_set():
+                return
+            if time.monotonic() > deadline:
+                raise OutOfTimeError
+            work(item, own)
+
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for future in [pool.submit(take) for _ in range(threads)]:
+                future.result()
+        finally:
+            stop.set()

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from newcomer.graph import Ids, Mask, Offsets
-from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.graph import Adjacency, Ids, Mask, Offsets
+from newcomer.rules.compiled import compiled, edges_of, inverse_of
 from newcomer.rules.rule import SMOOTHING, Kind, Rule
 from newcomer.rules.rule_index import Floats
 
@@ -52,28 +51,18 @@ class OnlineRules:
 
 
 @compiled
-def _count_between(
-    offsets: Offsets, relations: Ids, tails: Ids, head: int, tail: int, size: int, support: Offsets
-) -> None:
+def _count_between(rows: Adjacency, head: int, tail: int, size: int, support: Offsets) -> None:
     """Count every fact of two entities, from the end that has fewer."""
+    offsets, relations = rows.offsets, rows.relations
     turned = offsets[tail + 1] - offsets[tail] < offsets[head + 1] - offsets[head]
     one, other = (tail, head) if turned else (head, tail)
     for place in range(offsets[one], offsets[one + 1]):
-        if tails[place] == other:
-            support[(relations[place] + size) % (2 * size) if turned else relations[place]] += 1
+        if rows.tails[place] == other:
+            support[inverse_of(relations[place], size) if turned else relations[place]] += 1
 
 
 @compiled
-def count_online(
-    offsets: Offsets,
-    relations: Ids,
-    tails: Ids,
-    removed: Mask,
-    heads: npt.NDArray[np.integer],
-    relation: int,
-    size: int,
-    support: Offsets,
-) -> None:
+def count_online(rows: Adjacency, removed: Mask, heads: Ids, relation: int, size: int, support: Offsets) -> None:
     """Add for each pair that an oriented relation joins all that joins it; ``heads`` are those of such pairs.
 
     The rows of ``removed`` entities do not count, nor do edges that lead to them.
@@ -81,8 +70,7 @@ def count_online(
     for head in heads:
         if removed[head]:
             continue
-        end = offsets[head + 1]
-        first = lower_bound(relations, offsets[head], end, relation)
-        for place in range(first, lower_bound(relations, first, end, relation + 1)):
-            if not removed[tails[place]]:
-                _count_between(offsets, relations, tails, head, tails[place], size, support)
+        first, end = edges_of(rows.offsets, rows.relations, head, relation)
+        for tail in rows.tails[first:end]:
+            if not removed[tail]:
+                _count_between(rows, head, tail, size, support)

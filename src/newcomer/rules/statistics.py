@@ -1,5 +1,7 @@
 """Graph statistics over all known facts: how often entities answer a relation, and how similar they are to answers.
 
+With rules and links they are what a graph says of every candidate of a query (`graph_signals`).
+
 All facts of an overlay count, the observed ones and those of every newcomer. So what one newcomer states about seen
 entities counts when the next one is asked about, though nobody's vector changes. For a relation that was hardly
 observed, rules are counted here too (`newcomer.rules.online`).
@@ -20,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.graph import Ids, Mask, Offsets, Overlay, OverlayArrays
-from newcomer.rules.compiled import compiled, lower_bound
+from newcomer.rules.compiled import compiled, edges_of, inverse_of, row_of
+from newcomer.rules.grounding import Facts
 from newcomer.rules.online import RARE, OnlineRules, count_online
-from newcomer.rules.ranking import answer_row
+from newcomer.rules.ranking import RuleEvidence, RuleRanker, answer_row
 from newcomer.rules.rule_index import Floats
 
 MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
@@ -66,7 +69,7 @@ class GraphStatistics:
 
     def online_rules(self, relation: int) -> OnlineRules | None:
         """The rules of an oriented relation that is rare in the observed graph; None for others."""
-        if self.overlay.base.observed_relation_counts[relation % self.overlay.num_relations] > RARE:
+        if self.overlay.base.observed_counts.totals[relation] > RARE:
             return None
         found = self._online.get(relation)
         if found is None:
@@ -80,9 +83,9 @@ class GraphStatistics:
         support = np.zeros(2 * size, dtype=np.int64)
         heads = overlay.base.counts.answering((relation + size) % (2 * size))
         # All facts of a pair stand in one table: those of a removed newcomer in the delta alone.
-        count_online(*overlay.base.rows.columns, overlay.is_removed, heads, relation, size, support)
+        count_online(overlay.base.rows, overlay.is_removed, heads, relation, size, support)
         heads = overlay.delta_counts.answering((relation + size) % (2 * size))
-        count_online(*overlay.delta.columns, np.zeros_like(overlay.is_removed), heads, relation, size, support)
+        count_online(overlay.delta, np.zeros_like(overlay.is_removed), heads, relation, size, support)
         support[relation] = 0
         return OnlineRules(relation, support, self._relation_counts)
 
@@ -104,7 +107,7 @@ class GraphStatistics:
         """(entities,): how similar each is to the known answers of a query about the entity."""
         found = np.zeros(self.overlay.num_entities)
         if len(answers):
-            _add_similarity(self.overlay.arrays, entity, _some(answers), self.overlay.num_relations, found)
+            _add_similarity(self.overlay.arrays, entity, _some(answers), found)
         return found
 
     def shared(self, entity: int, answers: npt.NDArray[np.integer], other: int) -> list[Shared]:
@@ -135,6 +138,32 @@ class GraphStatistics:
         return 0.0 if having > WIDEST else max(0.0, float(np.log((self.overlay.num_seen + 1) / (having + 1))))
 
 
+class GraphSignals(NamedTuple):
+    """Of one query; (entities,) each, but for the number of facts of the entity asked about."""
+
+    num_facts: int
+    rules: RuleEvidence
+    is_linked: Mask  # whether the entity has a fact with a candidate already, of whatever relation
+    frequency: Floats  # how often a candidate answers the relation: among all known facts, or the observed ones
+    similarity: Floats | None  # to the known answers, where graph statistics are used
+
+
+def graph_signals(
+    ranker: RuleRanker, overlay: Overlay, statistics: GraphStatistics | None, entity: int, relation: int
+) -> GraphSignals:
+    """What rules and, where they are used, graph statistics say of (entity, oriented relation, ?)."""
+    facts = Facts.of(overlay, entity)
+    is_linked = np.zeros(overlay.num_entities, dtype=bool)
+    is_linked[facts.tails] = True
+    if statistics is None:
+        evidence = ranker.evidence(overlay, entity, relation, facts=facts)
+        observed = answer_row(overlay.base.observed_counts, relation, overlay.num_entities)
+        return GraphSignals(len(facts.tails), evidence, is_linked, observed, None)
+    similarity = statistics.similarity(entity, overlay.answers(entity, relation))
+    evidence = ranker.evidence(overlay, entity, relation, statistics.online_rules(relation), facts)
+    return GraphSignals(len(facts.tails), evidence, is_linked, statistics.answer_counts(relation), similarity)
+
+
 def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     """The answers, or of very many those at even distances."""
     ordered = np.unique(answers).astype(np.int64)
@@ -144,28 +173,14 @@ def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 @compiled
-def _row(offsets: Offsets, entity: int) -> tuple[Any, Any]:
-    """Where the facts of an entity begin and end; of one that the table does not know, nowhere."""
-    return (offsets[entity], offsets[entity + 1]) if entity + 1 < len(offsets) else (0, 0)
-
-
-@compiled
-def _along(offsets: Offsets, relations: Ids, entity: int, relation: int) -> tuple[Any, Any]:
-    """Where those of one relation do."""
-    first, end = _row(offsets, entity)
-    start = lower_bound(relations, first, end, relation)
-    return start, lower_bound(relations, start, end, relation + 1)
-
-
-@compiled
 def _count_facts(graph: OverlayArrays, entity: int) -> Any:
     """How many facts an entity has."""
-    first, end = _row(graph.delta_offsets, entity)
+    first, end = row_of(graph.delta.offsets, entity)
     count = end - first
     if not graph.removed[entity]:
-        first, end = _row(graph.base_offsets, entity)
-        for place in range(first, end):
-            count += not graph.removed[graph.base_tails[place]]
+        first, end = row_of(graph.base.offsets, entity)
+        for tail in graph.base.tails[first:end]:
+            count += not graph.removed[tail]
     return count
 
 
@@ -181,47 +196,45 @@ def _answer_features(
     for answer in answers:
         share = 1 / np.sqrt(max(_count_facts(graph, answer), 1) * len(answers))
         if not graph.removed[answer]:
-            first, end = _row(graph.base_offsets, answer)
+            first, end = row_of(graph.base.offsets, answer)
             for place in range(first, end):
-                tail = graph.base_tails[place]
+                tail = graph.base.tails[place]
                 if tail != entity and not graph.removed[tail]:
-                    keys[count], shares[count] = np.int64(graph.base_relations[place]) * size + tail, share
+                    keys[count], shares[count] = np.int64(graph.base.relations[place]) * size + tail, share
                     count += 1
-        first, end = _row(graph.delta_offsets, answer)
+        first, end = row_of(graph.delta.offsets, answer)
         for place in range(first, end):
-            tail = graph.delta_tails[place]
+            tail = graph.delta.tails[place]
             if tail != entity:
-                keys[count], shares[count] = np.int64(graph.delta_relations[place]) * size + tail, share
+                keys[count], shares[count] = np.int64(graph.delta.relations[place]) * size + tail, share
                 count += 1
     return keys[:count], shares[:count]
 
 
 @compiled
-def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, removed: Mask, found: Floats) -> None:
+def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, found: Floats) -> None:
     """Add to everyone who has a feature what it counts."""
-    first, stop = _along(graph.base_offsets, graph.base_relations, end, inverse)
-    if removed[end]:
-        stop = first
-    more_first, more_stop = _along(graph.delta_offsets, graph.delta_relations, end, inverse)
-    having = more_stop - more_first
-    if having + stop - first > WIDEST:
+    first, stop = edges_of(graph.base.offsets, graph.base.relations, end, inverse)
+    stored = graph.base.tails[first : first if graph.removed[end] else stop]
+    first, stop = edges_of(graph.delta.offsets, graph.delta.relations, end, inverse)
+    added = graph.delta.tails[first:stop]
+    having = len(added)
+    if having + len(stored) > WIDEST:
         return
-    for one in range(first, stop):
-        having += not removed[graph.base_tails[one]]
+    for one in stored:
+        having += not graph.removed[one]
     gain = np.log((graph.num_seen + 1) / (having + 1)) * share
     if gain <= 0:
         return
-    for one in range(first, stop):
-        if not removed[graph.base_tails[one]]:
-            found[graph.base_tails[one]] += gain
-    for one in range(more_first, more_stop):
-        found[graph.delta_tails[one]] += gain
+    for one in stored:
+        if not graph.removed[one]:
+            found[one] += gain
+    for one in added:
+        found[one] += gain
 
 
 @compiled
-def _add_similarity(
-    graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64], num_relations: int, found: Floats
-) -> None:
+def _add_similarity(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64], found: Floats) -> None:
     keys, shares = _answer_features(graph, entity, answers)
     order, size, place = np.argsort(keys, kind="mergesort"), len(graph.removed), 0
     while place < len(order):
@@ -229,8 +242,7 @@ def _add_similarity(
         while place < len(order) and keys[order[place]] == key:
             share += shares[order[place]]
             place += 1
-        inverse = (key // size + num_relations) % (2 * num_relations)
-        _add_feature(graph, key % size, inverse, share, graph.removed, found)
+        _add_feature(graph, key % size, inverse_of(key // size, graph.num_relations), share, found)
     for one in range(size):
         if found[one] > 0:
             found[one] /= np.sqrt(_count_facts(graph, one))

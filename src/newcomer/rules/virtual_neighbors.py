@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, offsets_of
+from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, changes, offsets_of
 from newcomer.rules.grounding import Facts, ground_entity
 from newcomer.rules.limits import in_threads
-from newcomer.rules.mining.index import changes
 from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, PathRules, virtual_edges
 from newcomer.rules.rule import NONE, UNCOUNTED, Kind, RuleSet
 from newcomer.rules.rule_index import Floats, RuleIndex
@@ -26,7 +25,7 @@ MEASURES = ("pca", "standard", "smoothed")
 LOGIC, PATH = 0, 1
 SOURCES = ("logic", "path")
 PREMISES = 3
-SLICE = 64  # entities a thread takes at a time
+AT_ONCE = 64  # entities a thread takes at a time
 
 
 @dataclass(frozen=True)
@@ -165,12 +164,7 @@ class Grounder:
     def ground_all(self, overlay: Overlay, entities: Ids, threads: int = 1) -> "Groundings":
         """The groundings of many entities, in the order of their ids."""
         asked = np.unique(entities)
-        slices = [asked[i : i + SLICE] for i in range(0, len(asked), SLICE)]
-
-        def work(part: Ids) -> list[Ids]:
-            return [self.ground(overlay, int(entity)) for entity in part]
-
-        found = [rows for part in in_threads(work, slices, threads) for rows in part]
+        found = in_threads(lambda entity: self.ground(overlay, entity), asked.tolist(), threads, AT_ONCE)
         counts = [len(rows) for rows in found]
         table = np.concatenate([np.empty((0, 5), dtype=np.int32), *found])
         return _logic_groundings(self, np.repeat(asked, counts).astype(np.int32), table)

@@ -19,7 +19,6 @@ for each thread, and 16 bytes a rule; the result has 60 bytes a rule.
 """
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,14 +26,13 @@ import numpy as np
 
 from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
 from newcomer.rules.compiled import compiled, with_room
-from newcomer.rules.limits import thread_count
+from newcomer.rules.limits import share_out, thread_count
 from newcomer.rules.mining.index import starts_group
 from newcomer.rules.mining.plan import Progress, best_rows
-from newcomer.rules.mining.threads import run_in_threads
 from newcomer.rules.rule import NONE, UNARY_KINDS, Kind, RuleSet
 
 PORTIONS = 64
-Columns = tuple[Ids, Ids, Ids, Ids]  # head types, body types, support, PCA body size
+Rows = Ids  # (rules, 4): head type, body type, support, PCA body size
 
 
 @dataclass(frozen=True)
@@ -57,21 +55,19 @@ def mine_constants(
     """All rules about one variable within the limits, in canonical order; the same for any number of threads."""
     limits, workers = limits or ConstantLimits(), thread_count(threads)
     types = build_types(graph, limits)
-    portions, parts, lock = _portions(types, limits), list[Columns](), threading.Lock()
+    portions, parts, lock = _portions(types, limits), list[Rows](), threading.Lock()
 
-    def make_worker() -> Callable[[_Portion], None]:
-        scratch = _Scratch(*np.zeros((3, len(types.relations)), dtype=np.int32))
+    def work(portion: _Portion, scratch: _Scratch) -> None:
+        found = _count(types, portion, limits, scratch)
+        with lock:
+            parts.append(found)
+            if progress is not None:
+                progress(len(parts), len(portions))
 
-        def work(portion: _Portion) -> None:
-            found = _count(types, portion, limits, scratch)
-            with lock:
-                parts.append(found)
-                if progress is not None:
-                    progress(len(parts), len(portions))
+    def scratch() -> _Scratch:
+        return _Scratch(*np.zeros((3, len(types.relations)), dtype=np.int32))
 
-        return work
-
-    run_in_threads(sorted(portions, key=lambda portion: -portion.work), make_worker, workers)
+    share_out(sorted(portions, key=lambda portion: -portion.work), work, scratch, workers)
     rules = _rules(types, parts).sorted()
     if limits.max_rules is None:
         return rules
@@ -166,7 +162,7 @@ class _Scratch(NamedTuple):
     touched: Ids
 
 
-def _count(types: TypeIndex, portion: _Portion, limits: ConstantLimits, scratch: _Scratch) -> Columns:
+def _count(types: TypeIndex, portion: _Portion, limits: ConstantLimits, scratch: _Scratch) -> Rows:
     """The rules of one portion."""
     arrays = types.member_offsets, types.members, types.row_offsets, types.row_types
     with_any = types.with_constant + portion.relation
@@ -197,28 +193,23 @@ def _add_members(arrays: Arrays, kind: int, step: int, counter: Ids, touched: Id
 def _rules_of_heads(
     arrays: Arrays, sizes: Ids, heads: Offsets, min_support: int, min_confidence: float,
     counter: Ids, known: Ids, touched: Ids,
-) -> Columns:  # fmt: skip
+) -> Rows:  # fmt: skip
     """The rules of some head types, in any order; ``counter`` is zero before and after."""
-    head_column, body_column = np.empty(16, np.int32), np.empty(16, np.int32)
-    support, pca = np.empty(16, np.int32), np.empty(16, np.int32)
-    used = 0
+    rows, used = np.empty((16, 4), np.int32), 0
     for head in heads:
         met = _add_members(arrays, head, 1, counter, touched)
-        head_column, body_column = with_room(head_column, used, used + met), with_room(body_column, used, used + met)
-        support, pca = with_room(support, used, used + met), with_room(pca, used, used + met)
+        rows = with_room(rows, used, used + met)
         for body in touched[:met]:
             count = counter[body]
             if body != head and count >= min_support and count / sizes[body] >= min_confidence:
-                head_column[used], body_column[used] = head, body
-                support[used], pca[used] = count, known[body]
+                rows[used, 0], rows[used, 1], rows[used, 2], rows[used, 3] = head, body, count, known[body]
                 used += 1
             counter[body] = 0
-    return head_column[:used].copy(), body_column[:used].copy(), support[:used].copy(), pca[:used].copy()
+    return rows[:used].copy()
 
 
-def _rules(types: TypeIndex, parts: list[Columns]) -> RuleSet:
-    nothing = np.empty(0, dtype=np.int32)
-    heads, bodies, support, pca = (np.concatenate([nothing, *(part[column] for part in parts)]) for column in range(4))
+def _rules(types: TypeIndex, parts: list[Rows]) -> RuleSet:
+    heads, bodies, support, pca = np.concatenate([np.empty((0, 4), dtype=np.int32), *parts]).T
     return RuleSet.of_columns(
         types.num_relations,
         len(heads),

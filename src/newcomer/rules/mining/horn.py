@@ -20,18 +20,17 @@ and auxiliary triples together give 11,597 with PCA confidence >= 0.8, where 9,7
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from newcomer.graph import Graph, Ids, Offsets
-from newcomer.rules.limits import thread_count
+from newcomer.rules.limits import OutOfTimeError, share_out, thread_count
+from newcomer.rules.mining.bodies import BodyCounter, JoinPlan
 from newcomer.rules.mining.index import build_index, tail_side
-from newcomer.rules.mining.join_plan import BodyCounter, JoinPlan
 from newcomer.rules.mining.plan import HORN_KINDS, MiningPlan, MiningResult, Progress
 from newcomer.rules.mining.support import chain_support, link_support
-from newcomer.rules.mining.threads import OutOfTimeError, run_in_threads
 from newcomer.rules.rule import Kind, RuleSet, concatenate_rules
 
 Supported = list[tuple[Offsets, Ids]]  # body codes and supports, in parts
@@ -139,18 +138,15 @@ class _Miner:
         """The rules that have the support and the head coverage, by head."""
         found = Found()
 
-        def make_worker() -> Callable[[int], None]:
-            mark = np.full(self.entities, -1, dtype=np.int64)
-            met = np.empty(2 * self._most_links, dtype=np.int64)
+        def work(head: int, scratch: tuple[Offsets, Offsets]) -> None:
+            found[head] = self._supported(head, *scratch)
+            report.advance(1.0)
 
-            def work(head: int) -> None:
-                found[head] = self._supported(head, mark, met)
-                report.advance(1.0)
-
-            return work
+        def scratch() -> tuple[Offsets, Offsets]:
+            return np.full(self.entities, -1, dtype=np.int64), np.empty(2 * self._most_links, dtype=np.int64)
 
         costliest_first = heads[np.argsort(-self.head_sizes[heads], kind="stable")]
-        run_in_threads(costliest_first.tolist(), make_worker, self.threads, self.deadline)
+        share_out(costliest_first.tolist(), work, scratch, self.threads, self.deadline)
         return found
 
     def _supported(self, head: int, mark: Offsets, met: Offsets) -> Supported:
@@ -218,17 +214,15 @@ class _Miner:
         """Body size and PCA body size of each candidate."""
         plan = JoinPlan(candidates, self.by_tail)
 
-        def make_worker() -> Callable[[int], None]:
-            counter = BodyCounter(self.index, plan, self.size, self.entities)
+        def work(portion: int, counter: BodyCounter) -> None:
+            counter.count(portion)
+            report.advance(heads / plan.portions)
 
-            def work(portion: int) -> None:
-                counter.count(portion)
-                report.advance(heads / plan.portions)
-
-            return work
+        def scratch() -> BodyCounter:
+            return BodyCounter(self.index, plan, self.size, self.entities)
 
         portions = plan.costliest_first(np.diff(self.index.relation_offsets))
-        run_in_threads(portions.tolist(), make_worker, self.threads, self.deadline)
+        share_out(portions.tolist(), work, scratch, self.threads, self.deadline)
         if plan.portions == 0:
             report.advance(heads)
         return plan.results()

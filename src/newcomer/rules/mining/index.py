@@ -6,9 +6,8 @@ Everything is a flat integer array, so that compiled code can read it. ``offset[
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, offsets_of
+from newcomer.graph import Adjacency, Graph, Ids, Mask, Offsets, changes, offsets_of
 
 
 class MiningIndex(NamedTuple):
@@ -62,10 +61,3 @@ def tail_side(graph: Graph) -> Mask:
 def starts_group(edges: Adjacency) -> Mask:
     """Where an entity's edges of one relation begin."""
     return changes(edges.owners, edges.relations)
-
-
-def changes(*columns: npt.NDArray[np.integer]) -> Mask:
-    """Where a row differs from the one before; the first row always does."""
-    fresh = np.ones(len(columns[0]), dtype=bool)
-    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return fresh

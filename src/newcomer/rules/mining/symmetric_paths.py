@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError
-from newcomer.graph import Adjacency, Ids, Offsets, Vocabulary
+from newcomer.graph import Adjacency, Ids, Offsets, Vocabulary, changes
 from newcomer.rules.limits import in_threads, require, require_counts, require_seed, thread_count
-from newcomer.rules.mining.index import changes
 from newcomer.rules.mining.symmetric_walks import (
     MAX_ARM,
     NONE,
@@ -37,7 +36,7 @@ from newcomer.rules.mining.symmetric_walks import (
 )
 from newcomer.rules.rule import Shares, quoted
 
-SLICE = 32  # entities a thread takes at a time
+AT_ONCE = 32  # entities a thread takes at a time
 
 
 @dataclass(frozen=True)
@@ -166,20 +165,12 @@ def virtual_edges(
     """What symmetric-path rules conclude about these entities, in the order of their ids."""
     limits = limits or PathLimits()
     require_seed(seed)
-    graph = walk_graph(adjacency, num_relations)
-    asked = _asked(entities, len(graph.offsets) - 1)
-    slices = [asked[i : i + SLICE] for i in range(0, len(asked), SLICE)]
-
-    def infer(part: Ids) -> list[_Inferred]:
-        return [_infer(graph, int(entity), limits, seed) for entity in part]
-
-    found = in_threads(infer, slices, thread_count(threads))
-    return _assemble([one for part in found for one in part], num_relations)
-
-
-def walk_graph(adjacency: Adjacency, num_relations: int) -> WalkGraph:
-    """A graph as compiled walks take it."""
-    return WalkGraph(*adjacency.columns, num_relations)
+    graph = WalkGraph(adjacency, num_relations)
+    asked = _asked(entities, len(adjacency.offsets) - 1)
+    found = in_threads(
+        lambda entity: _infer(graph, entity, limits, seed), asked.tolist(), thread_count(threads), AT_ONCE
+    )
+    return _assemble(found, num_relations)
 
 
 def _asked(entities: Ids | Sequence[int], size: int) -> Ids:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Ids, Offsets
-from newcomer.rules.compiled import compiled, inverse_of, lower_bound, with_room
+from newcomer.graph import Adjacency, Ids, Offsets
+from newcomer.rules.compiled import compiled, edges_of, inverse_of, is_among, row_of, with_room
 
 Draw = np.uint64
 
@@ -27,11 +27,9 @@ _HALF = np.uint64(32)
 
 
 class WalkGraph(NamedTuple):
-    """Rows of edges sorted by relation, then tail."""
+    """A graph as walks take it."""
 
-    offsets: Offsets
-    relations: Ids
-    tails: Ids
+    rows: Adjacency
     num_relations: int
 
 
@@ -55,24 +53,6 @@ def _below(state: Draw, size: int) -> np.int64:
 
 
 @compiled
-def _edges_of(graph: WalkGraph, node: int, relation: int) -> tuple[int, int]:
-    """The edges of a node with one relation; a node beyond the rows has none."""
-    if node + 1 >= len(graph.offsets):
-        return 0, 0
-    low, high = graph.offsets[node], graph.offsets[node + 1]
-    first = lower_bound(graph.relations, low, high, relation)
-    return first, lower_bound(graph.relations, first, high, relation + 1)
-
-
-@compiled
-def _is_known(graph: WalkGraph, start: int, relation: int, tail: int) -> bool:
-    """Whether the graph holds this edge."""
-    first, end = _edges_of(graph, start, relation)
-    place = lower_bound(graph.tails, first, end, tail)
-    return place < end and graph.tails[place] == tail
-
-
-@compiled
 def _met(nodes: Ids, count: int, node: int) -> bool:
     seen = False
     for place in range(count):
@@ -81,20 +61,17 @@ def _met(nodes: Ids, count: int, node: int) -> bool:
 
 
 @compiled
-def _walk_out(graph: WalkGraph, start: int, arm: int, state: Draw, nodes: Ids, kind: Ids) -> bool:
+def _walk_out(rows: Adjacency, start: int, arm: int, state: Draw, nodes: Ids, kind: Ids) -> bool:
     """Any edge at each step; False when a step leads nowhere or back onto the path."""
     nodes[0] = start
     for step in range(arm):
-        node = nodes[step]
-        if node + 1 >= len(graph.offsets):
+        first, end = row_of(rows.offsets, nodes[step])
+        if first == end:
             return False
-        low, high = graph.offsets[node], graph.offsets[node + 1]
-        if low == high:
+        edge = first + _below(state + np.uint64(step) * _STRIDE, end - first)
+        if _met(nodes, step + 1, rows.tails[edge]):
             return False
-        edge = low + _below(state + np.uint64(step) * _STRIDE, high - low)
-        if _met(nodes, step + 1, graph.tails[edge]):
-            return False
-        kind[step], nodes[step + 1] = graph.relations[edge], graph.tails[edge]
+        kind[step], nodes[step + 1] = rows.relations[edge], rows.tails[edge]
     return True
 
 
@@ -103,10 +80,10 @@ def _walk_back(graph: WalkGraph, arm: int, state: Draw, nodes: Ids, kind: Ids) -
     """Only edges that keep the symmetry; False as soon as there is none, or the drawn one meets the path."""
     for step in range(arm):
         relation = inverse_of(kind[arm - 1 - step], graph.num_relations)
-        first, end = _edges_of(graph, nodes[arm + step], relation)
+        first, end = edges_of(graph.rows.offsets, graph.rows.relations, nodes[arm + step], relation)
         if first == end:
             return False
-        tail = graph.tails[first + _below(state + np.uint64(arm + step) * _STRIDE, end - first)]
+        tail = graph.rows.tails[first + _below(state + np.uint64(arm + step) * _STRIDE, end - first)]
         if _met(nodes, arm + step + 1, tail):
             return False
         nodes[arm + step + 1] = tail
@@ -126,7 +103,7 @@ def walk_paths(
         state = _stream(own, walk)
         arm = arms[_below(state, len(arms))]
         state += _STRIDE
-        if _walk_out(graph, start, arm, state, nodes[found], kinds[found]) and _walk_back(
+        if _walk_out(graph.rows, start, arm, state, nodes[found], kinds[found]) and _walk_back(
             graph, arm, state, nodes[found], kinds[found]
         ):
             found += 1
@@ -151,7 +128,7 @@ def _completion(graph: WalkGraph, start: int, end: int, kind: Ids, state: Draw, 
     for _ in range(COMPLETION_STEPS):
         if fresh:
             relation = kind[depth] if depth < arm else inverse_of(kind[steps - depth], graph.num_relations)
-            first[depth], last = _edges_of(graph, nodes[depth], relation)
+            first[depth], last = edges_of(graph.rows.offsets, graph.rows.relations, nodes[depth], relation)
             size[depth], taken[depth] = last - first[depth], 0
             state += _STRIDE
             turn[depth] = _below(state, max(size[depth], 1))
@@ -160,7 +137,7 @@ def _completion(graph: WalkGraph, start: int, end: int, kind: Ids, state: Draw, 
             if depth < 0:
                 return 0
             continue
-        tail = graph.tails[first[depth] + (turn[depth] + taken[depth]) % size[depth]]
+        tail = graph.rows.tails[first[depth] + (turn[depth] + taken[depth]) % size[depth]]
         taken[depth] += 1
         fresh = tail != start and not _met(nodes, depth + 1, tail)
         if fresh:
@@ -182,15 +159,10 @@ def complete_pair(graph: WalkGraph, start: int, end: int, kind: Ids, seed: int) 
         state = _stream(state, kind[step])
     nodes = np.empty(NODES, dtype=np.int32)
     met = _completion(graph, start, end, kind, state, nodes)
-    if met == 0 or _is_known(graph, start, kind[0], nodes[met - 1]):
+    first, last = edges_of(graph.rows.offsets, graph.rows.relations, start, kind[0])
+    if met == 0 or is_among(graph.rows.tails, first, last, nodes[met - 1]):
         return NONE, NONE
     return nodes[met - 1], nodes[1]
-
-
-@compiled
-def _contains(ends: Ids, low: int, high: int, end: int) -> bool:
-    place = lower_bound(ends, low, high, end)
-    return place < high and ends[place] == end
 
 
 @compiled
@@ -239,7 +211,7 @@ def complete_rules(
     for rule in range(len(rules)):
         premise, conclusion = rules[rule, 0], rules[rule, 1]
         for path in range(starts[premise], starts[premise + 1]):
-            if _contains(ends, starts[conclusion], starts[conclusion + 1], ends[path]):
+            if is_among(ends, starts[conclusion], starts[conclusion + 1], ends[path]):
                 continue
             tail, near = complete_pair(graph, start, ends[path], kinds[starts[conclusion]], seed)
             if tail != NONE:
