@@ -144,7 +144,7 @@ def test_soft_labels_are_refreshed_every_epoch_and_stay_between_0_and_1():
 @pytest.mark.parametrize("c", [0.0, 0.01, 5.0])
 def test_a_label_is_the_truth_plus_what_the_groundings_add(c):
     trainer = trained(config_of("mean", dropout=0.0), epochs=1)
-    states = trainer.model.encoder.states(GRAPH.edges(trainer._weights(trainer.labels)))
+    states = trainer.model.encoder.states(GRAPH.edges(GRAPH.weights(trainer.labels)))
     which = torch.tensor([5, 0, 17, 3])
     trainer.config = replace(trainer.config, model=replace(trainer.config.model, soft_label_c=c))
     with torch.no_grad():
@@ -200,7 +200,7 @@ def test_queries_are_the_facts_or_their_inverses():
 def test_a_share_of_the_heads_is_asked_about_as_newcomers(share):
     trainer = trained(config_of(newcomer_share=share, dropout=0.0), epochs=0)
     triples = GRAPH.facts
-    view = View(GRAPH.edges(trainer._weights(trainer.labels)))
+    view = View(GRAPH.edges(GRAPH.weights(trainer.labels)))
     states = trainer.model.encoder.states(view.edges)
     simulated, asked, _, arriving = trainer._simulate_newcomers(view, triples, None, torch.Generator().manual_seed(0))
     again = asked[:, 0] >= SEEN
@@ -222,7 +222,7 @@ def test_answers_and_their_corruptions_arrive_together(fanout, heads):
     trainer, batches = trained(config, epochs=0), 20
     triples, drawn = GRAPH.facts, torch.tensor([[3, 3, 4], [5, 4, 0]])
     negatives = Negatives(torch.tensor([0, 1]), drawn, triples[:, 1] % 2)
-    view = View(GRAPH.edges(trainer._weights(trainer.labels)))
+    view = View(GRAPH.edges(GRAPH.weights(trainer.labels)))
     together = 0
     for seed in range(batches):
         generator = torch.Generator().manual_seed(seed)
@@ -625,7 +625,7 @@ def test_seen_entities_are_embedded_as_if_nobody_had_arrived(encoder):
     trainer = trained(config_of(encoder), epochs=1)
     scorer = scorer_of(trainer)
     with torch.no_grad():
-        alone = trainer.model.encoder.states(GRAPH.edges(trainer._weights(trainer.labels)))
+        alone = trainer.model.encoder.states(GRAPH.edges(GRAPH.weights(trainer.labels)))
         for entity in range(SEEN):
             asked = torch.tensor([entity]), torch.tensor([entity % (2 * RELATIONS)])
             wanted = trainer.model.encoder.embed(alone, *asked)
