@@ -300,17 +300,22 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def notice_of(out: Path) -> Path:
+    """Where the notice of a graph stands."""
+    return out.with_name(f"{out.name}.NOTICE.md")
+
+
 def write(facts: list[Fact], paths: list[Path], options: argparse.Namespace) -> Path:
     """Write the facts and, beside them, what they are; returns where the latter stands."""
     entities = Vocabulary(sorted({end for head, _, tail in facts for end in (head, tail)}))
     relations = Vocabulary(sorted({relation for _, relation, _ in facts}))
     heads, names, tails = zip(*facts, strict=True)
-    beside = options.out.with_name(f"{options.out.name}.NOTICE.md")
+    beside = notice_of(options.out)
     with fresh_file(beside) as part:
         part.write_text(notice(facts, paths, options), encoding="utf-8", newline="\n")
         triples = TripleArray(entities.ids(heads), relations.ids(names), entities.ids(tails))
         write_triples(options.out, entities, relations, triples)
-    return Path(beside)
+    return beside
 
 
 def parsed() -> argparse.Namespace:
@@ -328,8 +333,9 @@ def parsed() -> argparse.Namespace:
     if options.installed and options.lists:
         raise OptionError(f"--installed reads {STATUS} and no other list; leave out {options.lists[0]} or --installed")
     check_written_format(options.out)
-    if options.out.exists() and not (options.force and options.out.is_file()):
-        raise exists_already(options.out)
+    for path in (options.out, notice_of(options.out)):
+        if path.exists() and not options.force:
+            raise exists_already(path)
     return options
 
 
