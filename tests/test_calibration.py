@@ -14,7 +14,6 @@ from newcomer.errors import DatasetError
 from newcomer.evaluation import calibration
 from newcomer.evaluation.calibration import (
     AnswerRecorder,
-    Calibration,
     Curve,
     RelationCurve,
     ask,
@@ -27,6 +26,7 @@ from newcomer.evaluation.calibration import (
     triple_evidence,
     uncalibrated,
 )
+from newcomer.evaluation.fact_probability import Calibration
 from newcomer.graph import Vocabulary
 
 NOTHING = np.empty((0, 2))

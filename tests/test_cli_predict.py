@@ -248,7 +248,7 @@ def test_without_a_relation_the_likeliest_facts_are_answers_to_their_own_questio
         assert fact["fact"] == [head, answer["relation"], tail]
         same = ("entity", "rank", "score", "probability", "because")
         assert {name: answer[name] for name in same} == {name: fact[name] for name in same}
-    assert {answer["asked"] for answer in answered} == {"head", "tail"}
+    assert {answer["asked"] for answer in answered} == ({"head", "tail"} if heads else {"tail"})
     assert list(answered[0]) == list(lines(call("predict", *words, "--relation", "knows", cwd=made).stdout)[0])
 
 
@@ -283,9 +283,9 @@ def test_explained_without_a_relation_are_the_likeliest_facts(made):
 def test_a_command_works_on_one_thread_whatever_the_process_has(made, tmp_path, monkeypatch, method, words):
     plain, threads = getattr(Predictor, method), []
 
-    def watched(self: Predictor, *arguments: object) -> object:
+    def watched(self: Predictor, *arguments: object, **others: object) -> object:
         threads.append(torch.get_num_threads())
-        return plain(self, *arguments)
+        return plain(self, *arguments, **others)
 
     monkeypatch.setattr(Predictor, method, watched)
     torch.set_num_threads(2)
@@ -536,11 +536,11 @@ def test_many_vectors_are_written_in_groups(made, many, tmp_path, monkeypatch, e
 def test_a_file_appears_whole_or_not_at_all(made, many, tmp_path, monkeypatch, method, words):
     plain, asked = getattr(Predictor, method), [0]
 
-    def fails(self: Predictor, *arguments: object) -> object:
+    def fails(self: Predictor, *arguments: object, **others: object) -> object:
         asked[0] += 1
         if asked[0] > 3:
             raise OptionError("enough")
-        return plain(self, *arguments)
+        return plain(self, *arguments, **others)
 
     monkeypatch.setattr(answer_files, "ROWS", 1)
     monkeypatch.setattr(Predictor, method, fails)

@@ -123,18 +123,18 @@ def test_the_best_answer_decides_whether_it_is_enough():
 
 
 def suggestion(probability: float) -> Suggestion:
-    return Suggestion(("x", "in", "c"), 1.0, probability, None)
+    return Suggestion(("x", "in", "c"), 1.0, probability, probability, None)
 
 
 def test_confidence_in_words():
     lesson = Lesson("borders(x, ?)", 0.3, (("in(x, ?)", 0.6),))
-    found = Confidence("x", 1, "1", 8, 0.75, (lesson, lesson), True, lambda: suggestion(0.3))
+    found = Confidence("x", 1, "1", 8, 0.75, (lesson, lesson), True, True, lambda: suggestion(0.3))
     assert str(found) == (
         "x has 1 known fact, too few for an answer (the likeliest is in(x, c), probability 0.30); of 8 questions about "
         "validation newcomers with as many (1), 75% had a right first answer; what would help most is borders(x, ?), "
         "from which rules lead to in(x, ?) (confidence 0.60)"
     )
-    plain = Confidence("x", 2, "2-5", 0, None, (), False, lambda: suggestion(0.7))
+    plain = Confidence("x", 2, "2-5", 0, None, (), False, True, lambda: suggestion(0.7))
     assert (
         str(plain)
         == "x has 2 known facts, enough for an answer (the likeliest is in(x, c), uncalibrated probability 0.70)"

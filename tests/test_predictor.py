@@ -319,7 +319,7 @@ def test_whoever_is_not_there_cannot_be_asked_about():
     assert "is not known" in str(complaint(predictor.classify, [("p01", "knows", "Atlantis")]))
     assert "was trained on; only newcomers can be removed" in str(complaint(predictor.remove, "p01"))
     assert "knows no relation" in str(complaint(predictor.heads, "moon_of", "p01"))
-    assert "must be at least 1" in str(complaint(predictor.tails, "p01", "knows", 0))
+    assert "of at least 1" in str(complaint(predictor.tails, "p01", "knows", 0))
     assert "unknown on_unknown_relation 'ignore'" in str(complaint(predictor.add, [], "ignore"))
 
 
@@ -348,30 +348,79 @@ def test_calibrated_probabilities_are_those_of_evaluation_and_keep_the_order(cha
         left_out = np.array([other not in known for other in DATASET.entities])
         places = DATASET.entities.ids([answer.entity for answer in found])
         wanted = curve.probabilities(evidence(scorer.scores(*asked)[0], left_out, places), relation)
-        np.testing.assert_allclose([answer.probability for answer in found], wanted, atol=1e-4)
-        assert all(one.score >= other.score and one.probability >= other.probability for one, other in pairwise(found))
+        np.testing.assert_allclose([answer.if_any for answer in found], wanted, atol=1e-4)
+        assert all(one.score >= other.score and one.if_any >= other.if_any for one, other in pairwise(found))
         assert all(answer.calibrated for answer in found)
     predictor.calibration = None  # whoever wants them plain
     assert not predictor.tails("q0", "citizen_of")[0].calibrated
 
 
 @pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
-def test_a_verdict_has_the_probability_of_the_curve_for_triples(changes):
-    predictor, curve = model(*changes), calibration_of(trained(*changes)).triples
-    asked = [citizen("q2", 2), ("q0", "citizen_of", "land2"), lives("q0", 0), citizen("q2", 1), ("p01", "knows", "q1")]
-    verdicts = predictor.classify(asked)
-    assert [one.fact for one in verdicts] == asked and all(one.calibrated for one in verdicts)
+def test_a_fact_has_one_probability_whatever_it_is_an_answer_to(changes):
+    predictor = model(*changes)
+    predictor.add([("zed", "knows", "q0"), ("zed", "lives_in", "city1"), ("far", "knows", "away")])
+    for name in ("zed", "q0", "p05", "land1", "far"):
+        listed = {one.fact: one.probability for one in predictor.suggest(name, k=30)}
+        for relation in predictor.relations:
+            for answer in predictor.tails(name, relation, k=50, known=True):
+                listed.setdefault((name, relation, answer.entity), answer.probability)
+                assert listed[name, relation, answer.entity] == answer.probability
+            for answer in predictor.heads(relation, name, k=50, known=True):
+                listed.setdefault((answer.entity, relation, name), answer.probability)
+                assert listed[answer.entity, relation, name] == answer.probability
+        verdicts = predictor.classify(list(listed))
+        assert [one.probability for one in verdicts] == list(listed.values())
+        assert all(one.is_true == (one.probability >= 0.5) for one in verdicts)
+        assert predictor.confidence(name).best == predictor.suggest(name, k=1)[0]
+        assert predictor.confidence(name).best.probability == listed[predictor.confidence(name).best.fact]
+
+
+def test_nobody_without_ties_gets_more_than_the_base_rate():
+    predictor = model(*BLENDED)
+    predictor.add([("far", "knows", "away")])
+    seen = predictor.names.num_seen
+    for one in predictor.suggest("far", k=50):
+        head, relation, tail = one.fact
+        other, asked = (tail, 0) if head == "far" else (head, 2)
+        stated = [fact for fact in named_facts(predictor) if fact[1] == relation and fact[2 - asked] == other]
+        assert one.probability <= (len(stated) + 0.5) / (seen + 1) + 1e-12
+    found = predictor.confidence("far")
+    assert not found.tied and not found.enough and "no fact leads to an entity that was trained on" in str(found)
+    assert predictor.confidence("q0").tied
+
+
+def named_facts(predictor):
+    observed = predictor.bundle.observed
+    rows = observed.triples.rows.tolist()
+    return [(observed.entities[h], observed.relations[r], observed.entities[t]) for h, r, t in rows]
+
+
+def test_only_answers_of_a_class_and_of_some_probability_are_given():
+    predictor = model(*BLENDED)
+    who = predictor.tails("q0", "knows", k=99)
+    of_city = [one for one in who if ("lives_in", "city1") in facts_about(predictor, one.entity)]
+    assert 0 < len(of_city) < len(who)
+    assert predictor.tails("q0", "knows", k=99, types=["city1"]) == of_city
+    least = who[3].probability
+    kept = predictor.tails("q0", "knows", k=99, min_probability=least)
+    assert kept == [one for one in who if one.probability >= least] and 0 < len(kept) < len(who)
+    suggested = predictor.suggest("q0", k=99, types=["city1"], relations=["knows"])
+    assert suggested and all(
+        ("lives_in", "city1") in facts_about(predictor, next(end for end in one.fact[::2] if end != "q0"))
+        for one in suggested
+    )
+    assert "not known" in str(complaint(predictor.tails, "q0", "knows", types=["nowhere"]))
+
+
+def facts_about(predictor, name):
     snapshot = predictor._snapshot
-    for one in verdicts:
-        head, name, tail = one.fact
-        relation, answer = predictor.names.relation(name), snapshot.id(tail)
-        left_out = known_answers(snapshot, snapshot.id(head), relation)
-        left_out[answer] = False
-        scores = predictor.engine.scores(snapshot.graph, snapshot.id(head), relation)
-        found = evidence(scores, left_out, np.array([answer]))
-        assert one.probability == pytest.approx(float(curve.probabilities(found, relation)[0]))
-        assert one.is_true == (one.probability >= 0.5)
-        assert one == predictor.classify([one.fact])[0]
+    relations, tails = snapshot.graph.overlay.all_facts_of(snapshot.id(name))
+    size = len(predictor.relations)
+    return {
+        (predictor.relations[relation], snapshot.name_of(tail))
+        for relation, tail in zip(relations.tolist(), tails.tolist(), strict=True)
+        if relation < size
+    }
 
 
 @pytest.mark.parametrize("changes", [(), BLENDED], ids=["constrained", "blended"])
@@ -412,7 +461,7 @@ def test_with_many_relations_those_are_asked_that_go_together(monkeypatch):
     asked = predictor._likely_relations(predictor._snapshot, "Atlantis")
     size = len(predictor.relations)
     names = [predictor.relations[r % size] + ("^-1" if r >= size else "") for r in asked]
-    assert set(names) == {"lives_in", "knows", "knows^-1"}  # all who live somewhere know and are known
+    assert set(names) == {"citizen_of", "knows", "knows^-1"}  # all who live somewhere know, are known, and are citizens
 
 
 @pytest.mark.parametrize("encoder", ["vn", "lan", "lstm"])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from conftest import complaint, evaluate
-from newcomer.evaluation.calibration import AnswerRecorder, Answers, Calibration, fit_curve
+from newcomer.evaluation.calibration import AnswerRecorder, Answers, fit_curve
+from newcomer.evaluation.fact_probability import Calibration
 from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, calibration_of, thresholds_in
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
 from newcomer.models.bundle import read_bundle, write_bundle

@@ -13,6 +13,7 @@ from newcomer.data.cut import FactsCut, cut_in_words
 from newcomer.errors import OptionError, OutputError
 from newcomer.evaluation.measure import (
     CLASSIFICATION,
+    SUGGESTION,
     Evaluation,
     check_same_data,
     classify_with_probabilities,
@@ -20,9 +21,10 @@ from newcomer.evaluation.measure import (
     headline,
     rank_test,
 )
-from newcomer.evaluation.plots import plot_ranking, plot_reliability
+from newcomer.evaluation.plots import plot_ranking, plot_reliability, plot_suggestions
 from newcomer.evaluation.ranking import Progress, RankingProtocol, align
-from newcomer.evaluation.report import Report, classification_report, ranking_report, write_ranks
+from newcomer.evaluation.report import Report, classification_report, ranking_report, suggestion_report, write_ranks
+from newcomer.evaluation.suggest import NEWCOMERS, suggestion_test
 from newcomer.files import exists_already, looking_at
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
@@ -131,6 +133,7 @@ def evaluate(
     parts: bool = False,
     cut: FactsCut | None = None,
     thresholds: str | None = None,
+    newcomers: int = NEWCOMERS,
     any_data: bool = False,
     device: str = "auto",
     threads: int | None = None,
@@ -141,11 +144,11 @@ def evaluate(
 ) -> Report:
     """Measure a model (or the model in a folder) on the test part of a data set: a report that JSON can hold.
 
-    The data set is the one trained on, found by its name, unless another is given. ``task`` is link-prediction or
-    triple-classification, which is the default where test has labels. ``protocol`` says how answers are ranked,
-    ``full_graph`` has all true facts for the filter ``full``; ``by`` names breakdowns; ``parts`` ranks the parts of the
-    model alone, too; ``cut`` leaves newcomers fewer facts. ``ranks`` is a Parquet file to write, ``plot`` a folder for
-    pictures.
+    The data set is the one trained on, found by its name, unless another is given. ``task`` is link-prediction,
+    triple-classification, which is the default where test has labels, or suggest, about so many ``newcomers`` at most.
+    ``protocol`` says how answers are ranked, ``full_graph`` has all true facts for the filter ``full``; ``by`` names
+    breakdowns; ``parts`` ranks the parts of the model alone, too; ``cut`` leaves newcomers fewer facts. ``ranks`` is a
+    Parquet file to write, ``plot`` a folder for pictures.
 
     >>> report = newcomer.evaluate("people", "town")
     >>> report["task"], report["queries"], 0 < report["metrics"]["mrr"] <= 1
@@ -166,6 +169,12 @@ def evaluate(
         return report
     protocol = protocol or RankingProtocol()
     full = None if full_graph is None else all_facts(full_graph, data)
+    if task == SUGGESTION:
+        suggested = suggestion_test(evaluation, protocol.filter, full, newcomers, progress)
+        report = suggestion_report(evaluation, suggested, by, time.monotonic() - started)
+        if plot is not None:
+            plot_suggestions(report, _title(report, f"suggestions, {protocol.filter} facts"), plot)
+        return report
     ranked = rank_test(evaluation, protocol, full, parts, progress)
     report = ranking_report(evaluation, ranked, by, full, time.monotonic() - started)
     if ranks is not None:

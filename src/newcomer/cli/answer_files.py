@@ -26,7 +26,7 @@ WriteVectors = Callable[[Sequence[str], "Vectors"], None]
 Found = Sequence[tuple[Row, "Answer | Suggestion"]]  # answers, each with what it is about
 
 ANSWER_ENDINGS, VECTOR_ENDINGS = (".parquet", ".tsv", ".jsonl"), (".parquet", ".tsv", ".npy")
-FIGURES = {"score": float, "probability": float, "reason": str}
+FIGURES = {"score": float, "probability": float, "if_any": float, "reason": str}
 ANSWERS = {"entity": str, "relation": str, "asked": str, "rank": int, "answer": str, **FIGURES}
 SUGGESTIONS = {"entity": str, "rank": int, "head": str, "relation": str, "tail": str, **FIGURES}
 GROUNDING = ("rule", "confidence", "support", "counted", "premises")
@@ -77,11 +77,16 @@ def _print_answers(query: str, found: Found) -> None:
     from newcomer.predictor import Answer
 
     rows = [
-        (a.entity if isinstance(a, Answer) else in_words(a.fact), f"{a.probability:.2f}", str(a.because))
+        (
+            a.entity if isinstance(a, Answer) else in_words(a.fact),
+            f"{a.probability:.2f}",
+            f"{a.if_any:.2f}",
+            str(a.because),
+        )
         for _, a in found
     ]
     what = "answer" if all(isinstance(answer, Answer) for _, answer in found) else "fact"
-    print_table(query, (what, "probability", "reason"), rows)
+    print_table(query, (what, "probability", "if any", "reason"), rows)
 
 
 def fact_of(about: Row, answer: "Answer | Suggestion") -> tuple[str, str, str]:
@@ -102,7 +107,7 @@ def _stated(about: Row, answer: "Answer | Suggestion") -> Row:
 
 def line(about: Row, answer: "Answer | Suggestion") -> Row:
     """One answer as a JSON object, with every rule that infers it."""
-    figures = {name: getattr(answer, name) for name in ("score", "probability", "calibrated")}
+    figures = {name: getattr(answer, name) for name in ("score", "probability", "if_any", "calibrated")}
     because = [{name: getattr(one, name) for name in GROUNDING} for one in answer.because.groundings]
     return {**about, **_stated(about, answer), **figures, "because": because}
 
@@ -112,7 +117,8 @@ def _flat(about: Row, answer: "Answer | Suggestion") -> Row:
     found = _stated(about, answer)
     if "fact" in found:
         found = dict(zip(("head", "relation", "tail"), found["fact"], strict=True))
-    return {**about, **found, "score": answer.score, "probability": answer.probability, "reason": str(answer.because)}
+    figures = {name: getattr(answer, name) for name in ("score", "probability", "if_any")}
+    return {**about, **found, **figures, "reason": str(answer.because)}
 
 
 def write_rows(out: Path, columns: dict[str, type], rows: Iterator[Row]) -> int:

@@ -95,7 +95,7 @@ def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
         typer.echo(f"written {count:,} verdicts to {out}")
     elif as_json:
         for one in found:
-            print_line({**_row(one), "calibrated": one.calibrated})
+            print_line({**_row(one), "calibrated": one.calibrated, "among_labelled": one.among_labelled})
     else:
         rows = [(in_words(one.fact), _row(one)["verdict"], f"{one.probability:.2f}") for one in found]
         print_table(f"{len(found):,} triples", ("triple", "verdict", "probability"), rows)
@@ -124,7 +124,7 @@ def _figures(found: "Confidence") -> dict[str, Any]:
     return {
         **{name: getattr(found, name) for name in ("entity", "facts", "enough")},
         "best": None if best is None else {"fact": best.fact, "probability": best.probability},
-        **{name: getattr(found, name) for name in ("calibrated", "like", "questions", "right")},
+        **{name: getattr(found, name) for name in ("calibrated", "tied", "like", "questions", "right")},
         "learn": [
             {**vars(one), "opens": [dict(zip(("question", "confidence"), pair, strict=True)) for pair in one.opens]}
             for one in found.learn

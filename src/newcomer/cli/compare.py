@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from newcomer.cli import options
 from newcomer.cli.common import print_json, print_table, progress, working
-from newcomer.cli.evaluate import RankingOptions, data_of, read_run, takes_ranking_options
+from newcomer.cli.evaluate import CLASSIFICATION, RankingOptions, data_of, read_run, takes_ranking_options
 from newcomer.cli.options import takes_read_options
 from newcomer.cli.reports import CLASS_MEASURES, MEASURES, between, cells_of, figure
 from newcomer.errors import DatasetError, OptionError, shown
@@ -52,7 +52,7 @@ def compare(
     if task == RANKING:
         compared = _by_rank(cases, protocol, ranking.full_graph, metric)
     else:
-        ranking.refuse()
+        ranking.refuse(CLASSIFICATION)
         with working("classifying"):
             compared = compare_classifications([classify_test(case) for case in cases], seed)
     report = {

@@ -23,6 +23,21 @@ if TYPE_CHECKING:
     from newcomer.models.bundle import Bundle
 
 
+RANKING, CLASSIFICATION, SUGGESTION = "link-prediction", "triple-classification", "suggest"
+DOING = {RANKING: "ranking", CLASSIFICATION: "classifying", SUGGESTION: "asking for suggestions"}
+SUITS = {  # the tasks that know an option
+    "filter": (RANKING, SUGGESTION),
+    "full_graph": (RANKING, SUGGESTION),
+    "candidates": (RANKING,),
+    "ties": (RANKING,),
+    "rules_row": (RANKING,),
+    "ranks": (RANKING,),
+    "thresholds": (CLASSIFICATION,),
+    "newcomers": (SUGGESTION,),
+}
+BREAKDOWNS_OF = {CLASSIFICATION: ("relation",), SUGGESTION: ("facts", "relation")}  # a ranking knows all
+
+
 @dataclass(frozen=True)
 class RankingOptions:
     """The options that only a ranking takes, as they were given."""
@@ -41,22 +56,34 @@ class RankingOptions:
             raise OptionError("--filter full needs the original graph with all true facts; name it with --full-graph")
         return RankingProtocol(self.filter or "known", self.candidates or "all", self.ties or "mean")
 
-    def refuse(self, **others: object) -> None:
-        """Complain about any of them, and of others: the task is another one."""
-        for name, value in {**vars(self), **others}.items():
-            if value:
-                option = f"--{name.replace('_', '-')}" + (f" {value}" if name == "by" else "")
-                hint = "leave it out, or pass --task link-prediction"
-                raise OptionError(f"triple classification knows no {option}; {hint}")
+    def refuse(self, task: str, by: Sequence[str] = (), **others: object) -> None:
+        """Complain about any of them, of others and of breakdowns that the task does not know."""
+        stated = {
+            f"--{name.replace('_', '-')}": SUITS[name] for name, value in {**vars(self), **others}.items() if value
+        }
+        stated |= {
+            f"--by {name}": (RANKING, *(one for one in BREAKDOWNS_OF if name in BREAKDOWNS_OF[one])) for name in by
+        }
+        for option, tasks in stated.items():
+            if task not in tasks:
+                hint = f"leave it out, or pass --task {tasks[0]}"
+                raise OptionError(f"{task.replace('-', ' ')} knows no {option}; {hint}")
 
 
 takes_ranking_options = takes("ranking", RankingOptions)
 
 Task = Annotated[
-    str | None, Option(help="link-prediction or triple-classification [default: the latter where test has labels].")
+    str | None,
+    Option(
+        help="link-prediction, triple-classification [default: the latter where test has labels], or suggest: what is "
+        "suggested of newcomers with half of their relations masked."
+    ),
 ]
 By = Annotated[
     list[str] | None, Option(help="Also by relation, class, facts, frequency, linked or evidence; may be repeated.")
+]
+Newcomers = Annotated[
+    int | None, Option(min=1, help="Newcomers asked about, drawn by the seed (task suggest) [default: 300].")
 ]
 RulesRow = Annotated[bool, Option("--rules-row", help="Also rank by the rules alone and by the embedding alone.")]
 Ranks = Annotated[Path | None, Option(help="Write the rank of every answer to a Parquet file.")]
@@ -86,6 +113,7 @@ def evaluate(
     ranks: Ranks = None,
     plot: Plot = None,
     thresholds: ThresholdsFrom = None,
+    newcomers: Newcomers = None,
     out: Out = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -99,8 +127,9 @@ def evaluate(
 ) -> None:
     """Measure a trained model on the test part of its data set."""
     from newcomer.api import evaluate as measure
-    from newcomer.evaluation.measure import CLASSIFICATION, default_task
+    from newcomer.evaluation.measure import default_task
     from newcomer.evaluation.report import result_path
+    from newcomer.evaluation.suggest import NEWCOMERS
 
     groups = list(dict.fromkeys(by or ()))
     _check_names(task, thresholds, groups)
@@ -109,11 +138,8 @@ def evaluate(
     bundle = read_run(run)
     dataset = data_of(run, bundle, data, any_data, reading)
     chosen = task or default_task(dataset)
-    if chosen == CLASSIFICATION:
-        ranking.refuse(rules_row=rules_row, ranks=ranks, by=next((one for one in groups if one != "relation"), None))
-    elif thresholds is not None:
-        raise OptionError("link prediction knows no --thresholds; leave it out, or pass --task triple-classification")
-    with progress("ranking" if chosen != CLASSIFICATION else "classifying") as advance:
+    ranking.refuse(chosen, groups, rules_row=rules_row, ranks=ranks, thresholds=thresholds, newcomers=newcomers)
+    with progress(DOING[chosen]) as advance:
         report = measure(
             bundle,
             dataset,
@@ -124,6 +150,7 @@ def evaluate(
             parts=rules_row,
             cut=cut,
             thresholds=thresholds,
+            newcomers=newcomers or NEWCOMERS,
             any_data=True,  # checked already, with the names that the user gave
             device=device,
             threads=threads,

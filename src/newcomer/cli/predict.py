@@ -51,12 +51,12 @@ class Query:
     def __str__(self) -> str:
         return in_words((ASKED, self.relation, self.entity) if self.heads else (self.entity, self.relation, ASKED))
 
-    def found(self, model: "Predictor", top: int) -> Found:
+    def found(self, model: "Predictor", top: int, kept: "Kept") -> Found:
         """The best answers, each with the columns that name its query."""
         if self.heads:
-            answers = model.heads(self.relation, self.entity, top)
+            answers = model.heads(self.relation, self.entity, top, **vars(kept))
         else:
-            answers = model.tails(self.entity, self.relation, top)
+            answers = model.tails(self.entity, self.relation, top, **vars(kept))
         return [(_about(self.entity, self.relation, self.heads, rank), one) for rank, one in enumerate(answers, 1)]
 
 
@@ -69,14 +69,25 @@ class AnyQuery:
     def __str__(self) -> str:
         return f"likely missing of {self.entity}"
 
-    def found(self, model: "Predictor", top: int) -> Found:
+    def found(self, model: "Predictor", top: int, kept: "Kept") -> Found:
         """The likeliest facts as answers, each to the query that it completes."""
-        facts = enumerate(model.suggest(self.entity, top), 1)
+        facts = enumerate(model.suggest(self.entity, top, **vars(kept)), 1)
         return [(_about(self.entity, one.fact[1], one.fact[0] != self.entity, rank), one) for rank, one in facts]
 
 
 def _about(entity: str, relation: str, heads: bool, rank: int) -> dict[str, Any]:
     return {"entity": entity, "relation": relation, "asked": "head" if heads else "tail", "rank": rank}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which answers are kept."""
+
+    min_probability: Annotated[float, Option(help="Leave out answers that are less probable.", min=0, max=1)] = 0.0
+    types: Annotated[
+        list[str] | None,
+        Option(help="Only answers of a class: those with a fact whose tail this entity is; may be repeated."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -110,9 +121,11 @@ class Wanted:
 
 
 takes_queries = takes("wanted", Wanted)
+takes_kept = takes("kept", Kept)
 
 
 @takes_newcomers
+@takes_kept
 @takes_queries
 def predict(
     run: options.RunArgument,
@@ -122,37 +135,47 @@ def predict(
     force: options.Force = False,
     *,
     wanted: Wanted,
+    kept: Kept,
     newcomers: NewcomerFacts,
 ) -> None:
     """The likely answers to (entity, relation, ?), each with its best reason; without a relation, to any query."""
     newcomers.check(wanted.file)
     check_answer_file(out, as_json, force, "answers")
     queries = _queries(wanted, run, newcomers)
-    give_answers(((str(query), query.found(model, top)) for model, query in queries), out, as_json, ANSWERS)
+    give_answers(((str(query), query.found(model, top, kept)) for model, query in queries), out, as_json, ANSWERS)
 
 
 @takes_newcomers
+@takes_kept
 def suggest(
     run: options.RunArgument,
     entity: options.Entity = None,
+    relations: Annotated[
+        list[str] | None,
+        Option("--relations", help="Only facts along this relation, in both directions; may be repeated."),
+    ] = None,
     top: options.Top = 20,
     as_json: options.Lines = False,
     out: options.Out = None,
     force: options.Force = False,
     *,
+    kept: Kept,
     newcomers: NewcomerFacts,
 ) -> None:
     """The facts that are most likely missing, over all relations, each with its best reason."""
     newcomers.check()
     check_answer_file(out, as_json, force, "answers")
-    answers = (
-        (str(AnyQuery(name)), [({"entity": name, "rank": n}, one) for n, one in enumerate(model.suggest(name, top), 1)])
-        for model, name in newcomers.each(run, entity)
-    )
+
+    def about(model: "Predictor", name: str) -> tuple[str, Found]:
+        found = enumerate(model.suggest(name, top, relations, **vars(kept)), 1)
+        return str(AnyQuery(name)), [({"entity": name, "rank": rank}, one) for rank, one in found]
+
+    answers = (about(model, name) for model, name in newcomers.each(run, entity))
     give_answers(answers, out, as_json, SUGGESTIONS)
 
 
 @takes_newcomers
+@takes_kept
 @takes_queries
 def explain(
     run: options.RunArgument,
@@ -160,12 +183,13 @@ def explain(
     as_json: options.Lines = False,
     *,
     wanted: Wanted,
+    kept: Kept,
     newcomers: NewcomerFacts,
 ) -> None:
     """The best answers in words: rules with their premises, the facts with most weight, and the one that decides."""
     newcomers.check(wanted.file)
     for model, query in _queries(wanted, run, newcomers):
-        for about, answer in query.found(model, top):
+        for about, answer in query.found(model, top, kept):
             if as_json:
                 print_line(_in_full(about, answer))
                 continue

@@ -12,6 +12,16 @@ if TYPE_CHECKING:
 
 MEASURES = {"mr": "mean rank", "mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
 CLASS_MEASURES = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1", "auc": "ROC AUC"}
+SUGGESTION_MEASURES = {
+    "precision@0.5": "right from 0.5",
+    "recall@0.5": "of what is missing",
+    "precision@0.9": "right from 0.9",
+    "right": "right",
+    "probability": "mean probability",
+    "ece": "calibration error",
+    "second_values": "second values",
+}
+RIGHT = {"known": "the data set states", "full": "the full graph states"}
 MOST_ROWS = 20  # of a breakdown, on the screen
 THRESHOLDS = {
     "newcomers": "thresholds from newcomers that were held out of the observed graph",
@@ -26,6 +36,9 @@ def print_report(report: "Report") -> None:
 
     named = f"{report['model']} ({report['encoder']}, {report['decoder']}), {report['protocol']} protocol"
     title = f"{report['dataset']}: {named}, seed {report['seed']}{cut_in_words(report['known_facts'])}"
+    if report["task"] == "suggest":
+        _print_suggestions(title, report)
+        return
     is_ranking = report["filter"] is not None
     measures = MEASURES if is_ranking else CLASS_MEASURES
     print_table(title, ("", *measures.values()), _rows(report, measures))
@@ -122,6 +135,38 @@ def _print_classification_notes(report: "Report") -> None:
     _print_probabilities(parts, ("count", "true"), found["calibrated"])
 
 
+def _print_suggestions(title: str, report: "Report") -> None:
+    listed = [("model", report), *((f"{one['name']} alone", one) for one in report["others"])]
+    rows = [(who, *cells_of(one["metrics"], SUGGESTION_MEASURES)) for who, one in listed]
+    print_table(title, ("", *SUGGESTION_MEASURES.values()), rows)
+    typer.echo(
+        f"{report['suggested']} facts suggested about each of {report['newcomers']:,} newcomers, of whose facts "
+        f"{report['masked']:,} are masked, whole relations at a time; {report['missing']:,} facts are missing; right "
+        f"is what {RIGHT[report['filter']]}; figures in percent, the last four of the ten likeliest"
+    )
+    for one in report["others"]:
+        same = f"{figure('', one['recall_at_same_precision'])} % of what is missing"
+        typer.echo(f"with the precision that the model has from 0.5 on, {one['name']} alone would find {same}")
+    columns = ("suggestions", "right", "probability", "recall", "second_values")
+    levels = [(f"from {one['from']:g}", *(_cell(name, one[name]) for name in columns)) for one in report["thresholds"]]
+    titles = ("probability", "suggestions", "right", "mean probability", "of what is missing", "second values")
+    print_table("Suggestions by probability", titles, levels)
+    if not report["calibrated"]:
+        typer.echo("the model is not calibrated: it was trained without validation")
+    _print_training_note(report)
+    for by in dict.fromkeys(row["by"] for row in report["breakdowns"]):
+        found = [row for row in report["breakdowns"] if row["by"] == by]
+        names = [
+            name for name in ("newcomers", "suggestions", "right", "probability", "recall", "ece") if name in found[0]
+        ]
+        cells = [(_group(row), *(_cell(name, row[name]) for name in names)) for row in found[:MOST_ROWS]]
+        print_table(f"By {by}: suggestions with a probability of a half at least", ("", *names), cells)
+
+
+def _group(row: Mapping[str, Any]) -> str:
+    return f"{row['group']} ({row['asked']}s)" if "asked" in row else str(row["group"])
+
+
 def _print_training_note(report: "Report") -> None:
     if report["trained_on_sha256"] != report["dataset_sha256"]:
         typer.echo("this is not the data set that the model was trained on")
@@ -139,4 +184,5 @@ def _print_breakdowns(rows: Sequence[Mapping[str, Any]], is_ranking: bool, under
 
 
 def _cell(name: str, value: float | None) -> object:
-    return value if name in ("queries", "triples", "true") else figure(name, value)
+    counts = ("queries", "triples", "true", "suggestions", "newcomers")
+    return value if name in counts else figure(name, value)

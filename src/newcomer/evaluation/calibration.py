@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.errors import DatasetError, shown
 from newcomer.evaluation.metrics import Values
 from newcomer.evaluation.ranking import MEMORY_LIMIT, SCORE_BYTES, Scorer
 from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary
@@ -48,7 +47,7 @@ def uncalibrated(scores: npt.NDArray[Any], places: npt.NDArray[np.integer], shar
         odds = np.exp(exact - exact.max())
         found: Probabilities = (odds / odds.sum())[places]
         return found
-    return _sigmoid(exact[places])
+    return sigmoid(exact[places])
 
 
 def evidence(scores: npt.NDArray[Any], left_out: Mask, places: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
@@ -227,25 +226,39 @@ class Curve:
             own, mine = self.relations.get(relation), asked == relation
             if own is not None:
                 odds[mine] = own.slope * odds[mine] + own.shift
-        return _sigmoid(odds)
+        return sigmoid(odds)
 
 
-def fit_curve(evidence: npt.NDArray[np.float64], right: Mask, relations: Ids, questions: Offsets) -> Curve:
-    """The curve fitted to these answers; ``questions`` are the question of each."""
+def fit_curve(
+    evidence: npt.NDArray[np.float64],
+    right: Mask,
+    relations: Ids,
+    questions: Offsets,
+    precision: tuple[float, float] = PRIOR_PRECISION,
+) -> Curve:
+    """The curve fitted to these answers; ``questions`` are the question of each, ``precision`` that of the prior."""
     share, rank, shift = _logistic(evidence, right)
     knots = np.empty((0, 2))
     if min(right.sum(), (~right).sum()) >= ENOUGH_FOR_KNOTS:
         values, probabilities = isotonic(share * evidence[:, 0] - rank * evidence[:, 1], right)
         knots = np.column_stack([values, np.log(probabilities) - np.log1p(-probabilities)])
     curve = Curve(share, rank, shift, knots)
-    odds = curve.odds(evidence)
+    return Curve(
+        share, rank, shift, knots, relation_curves(curve.odds(evidence), right, relations, questions, precision)
+    )
+
+
+def relation_curves(
+    odds: Values, right: Mask, relations: Ids, questions: Offsets, precision: tuple[float, float]
+) -> dict[int, RelationCurve]:
+    """How each oriented relation departs from the log odds of all."""
     own = {}
     for relation in np.unique(relations).tolist():
         mine = relations == relation
         columns = np.column_stack([odds[mine], np.ones(mine.sum())])
-        weights = _regression(columns, right[mine].astype(np.float64), np.array([1.0, 0.0]), np.array(PRIOR_PRECISION))
+        weights = regression(columns, right[mine].astype(np.float64), np.array([1.0, 0.0]), np.array(precision))
         own[relation] = RelationCurve(max(float(weights[0]), 0.0), float(weights[1]), len(np.unique(questions[mine])))
-    return Curve(share, rank, shift, knots, own)
+    return own
 
 
 def _logistic(evidence: npt.NDArray[np.float64], right: Mask) -> tuple[float, float, float]:
@@ -257,14 +270,14 @@ def _logistic(evidence: npt.NDArray[np.float64], right: Mask) -> tuple[float, fl
     weights = np.zeros(3)
     for held in ((), (1,), (0,), (0, 1)):
         precision = np.array([fixed if place in held else loose for place in range(3)])
-        weights = _regression(columns, targets, np.zeros(3), precision)
+        weights = regression(columns, targets, np.zeros(3), precision)
         if (weights[:2] >= -1e-9).all():
             break
     share, rank, shift = weights.tolist()
     return max(share, 0.0), max(rank, 0.0), shift
 
 
-def _regression(columns: npt.NDArray[np.float64], targets: Values, guess: Values, precision: Values) -> Values:
+def regression(columns: npt.NDArray[np.float64], targets: Values, guess: Values, precision: Values) -> Values:
     """Logistic regression with a normal prior around ``guess``; Newton's steps, halved until they lead down."""
 
     def loss(weights: Values) -> float:
@@ -274,7 +287,7 @@ def _regression(columns: npt.NDArray[np.float64], targets: Values, guess: Values
 
     weights = guess.copy()
     for _ in range(ROUNDS):
-        probabilities = _sigmoid(columns @ weights)
+        probabilities = sigmoid(columns @ weights)
         # Plain sums: a library's matrix product may add in another order on another number of cores.
         slope = (columns * (probabilities - targets)[:, None]).sum(axis=0) + precision * (weights - guess)
         bend = np.einsum("ni,n,nj->ij", columns, probabilities * (1 - probabilities), columns) + np.diag(precision)
@@ -308,46 +321,14 @@ def isotonic(values: Values, right: Mask) -> tuple[Values, Probabilities]:
     return np.add.reduceat(counts * distinct, starts) / sizes, sums / sizes
 
 
-def _sigmoid(odds: npt.NDArray[np.float64]) -> Probabilities:
+def sigmoid(odds: npt.NDArray[np.float64]) -> Probabilities:
+    """Probabilities of log odds."""
     probabilities: Probabilities = 1 / (1 + np.exp(-odds.clip(-500, 500)))
     return probabilities
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """From a model's scores to probabilities: of answers to a question, and of triples as often true as false.
-
-    ``first_right`` has, by number of known facts, the number of questions and of right first answers.
-    """
-
-    answers: Curve
-    triples: Curve | None
-    first_right: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-    def to_dict(self, relations: Vocabulary) -> dict[str, Any]:
-        """As JSON can hold it, with relations by name."""
-        return {
-            "answers": _curve_to_dict(self.answers, relations),
-            "triples": None if self.triples is None else _curve_to_dict(self.triples, relations),
-            "first_right": {name: list(counts) for name, counts in self.first_right.items()},
-        }
-
-    @classmethod
-    def from_dict(cls, content: Any, relations: Vocabulary) -> "Calibration":
-        """What `to_dict` gave; anything else is an error."""
-        try:
-            triples = content["triples"]
-            return cls(
-                _curve_from_dict(content["answers"], relations),
-                None if triples is None else _curve_from_dict(triples, relations),
-                {str(name): (int(asked), int(right)) for name, (asked, right) in content["first_right"].items()},
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            problem = f"the calibration in metrics.json is not one that newcomer wrote ({shown(str(error))})"
-            raise DatasetError(f"{problem}; train the model again") from None
-
-
-def _curve_to_dict(curve: Curve, relations: Vocabulary) -> dict[str, Any]:
+def curve_to_dict(curve: Curve, relations: Vocabulary) -> dict[str, Any]:
+    """A curve as JSON can hold it, with relations by name."""
     own = [
         {"relation": relations[relation % len(relations)], "asked": SIDES[relation // len(relations)], **asdict(one)}
         for relation, one in sorted(curve.relations.items())
@@ -356,7 +337,8 @@ def _curve_to_dict(curve: Curve, relations: Vocabulary) -> dict[str, Any]:
     return {**weights, "knots": curve.knots.tolist(), "relations": own}
 
 
-def _curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve:
+def curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve:
+    """What `curve_to_dict` gave."""
     own = {}
     for row in content["relations"]:
         plain = relations.id(row["relation"])

@@ -33,7 +33,7 @@ from newcomer.graph import Graph, InductiveDataset, Mask
 from newcomer.models.bundle import Bundle, dataset_hash
 from newcomer.models.device import limited_threads
 
-RANKING, CLASSIFICATION = TASKS = ("link-prediction", "triple-classification")
+RANKING, CLASSIFICATION, SUGGESTION = TASKS = ("link-prediction", "triple-classification", "suggest")
 NEWCOMERS, PROBABILITIES, VALID = THRESHOLDS = ("newcomers", "probabilities", "valid")  # what thresholds are found on
 HALF = RelationThresholds(0.5)  # of probabilities
 

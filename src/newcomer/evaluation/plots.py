@@ -3,7 +3,7 @@
 How far up the answers come, how that depends on what is known, and how often an answer of some probability is right.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from newcomer.files import fresh_file
 from newcomer.graph import InductiveDataset
 
 RANKS, FACTS, RELIABILITY = PICTURES = ("ranks.png", "hits-by-facts.png", "reliability.png")
+SUGGESTIONS = "suggestions.png"
 LAST_OF_BIN = (1, 3, 10, 30, 100, 300, 1000)
 PANELS = {"shown": "ten best answers", "first": "first answers", "triples": "triples"}  # of a reliability diagram
-COLOURS = ("#4477aa", "#ee6677")
+COLOURS = ("#4477aa", "#ee6677", "#228833")
 
 
 def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, title: str, folder: Path) -> list[Path]:
@@ -36,28 +37,48 @@ def plot_ranking(results: dict[str, RankingResult], dataset: InductiveDataset, t
 
 def plot_reliability(calibration: Mapping[str, Any], title: str, folder: Path) -> Path:
     """Draw the share of right answers over their probability, from a report's ``calibration``; gives the file."""
+    panels = [
+        (PANELS[part], [_line(calibration[part], when) for when in ("after", "before")])
+        for part in PANELS
+        if part in calibration
+    ]
+    return _draw_reliability(panels, title, folder / RELIABILITY)
+
+
+def plot_suggestions(report: Mapping[str, Any], title: str, folder: Path) -> Path:
+    """The same of suggestions, the model's beside others; gives the file."""
+    listed = [("model", report), *((one["name"], one) for one in report["others"])]
+    panels = [
+        (title, [(f"{name}{_error(one) if bins == 'bins_first' else ''}", one[bins]) for name, one in listed])
+        for title, bins in (("ten likeliest of each newcomer", "bins_first"), ("all suggestions", "bins"))
+    ]
+    return _draw_reliability(panels, title, folder / SUGGESTIONS)
+
+
+def _error(figures: Mapping[str, Any]) -> str:
+    return f" (error {100 * figures['metrics']['ece']:.1f} points)"
+
+
+def _line(part: Mapping[str, Any], when: str) -> tuple[str, Any]:
+    return f"{when} calibration (error {100 * (part[f'ece_{when}'] or 0):.1f} points)", part[f"bins_{when}"]
+
+
+def _draw_reliability(panels: Sequence[tuple[str, Any]], title: str, path: Path) -> Path:
+    """A panel with a line for each list of bins that holds any, by name."""
     pyplot = need_matplotlib()
-    parts = [part for part in PANELS if part in calibration]
-    figure, grid = pyplot.subplots(1, len(parts), figsize=(4.75 * len(parts), 4.6), sharey=True, squeeze=False)
-    panels = grid[0]
-    for axes, part in zip(panels, parts, strict=True):
-        _draw_bins(axes, calibration[part])
-        axes.set(title=PANELS[part], xlabel="probability", xlim=(0, 1), ylim=(0, 1))
+    figure, grid = pyplot.subplots(1, len(panels), figsize=(4.75 * len(panels), 4.6), sharey=True, squeeze=False)
+    for axes, (name, lines) in zip(grid[0], panels, strict=True):
+        axes.plot([0, 1], [0, 1], color="#bbbbbb", linestyle="--", label="as it should be")
+        for (label, bins), colour in zip(lines, COLOURS, strict=False):
+            if bins:
+                points = [one["probability"] for one in bins], [one["right"] for one in bins]
+                axes.plot(*points, color=colour, marker="o", label=label)
+        axes.set(title=name, xlabel="probability", xlim=(0, 1), ylim=(0, 1))
         axes.legend()
-    panels[0].set_ylabel("share that is right")
+    grid[0][0].set_ylabel("share that is right")
     figure.suptitle(title, parse_math=False)
-    save_picture(figure, folder / RELIABILITY)
-    return folder / RELIABILITY
-
-
-def _draw_bins(axes: Any, part: Mapping[str, Any]) -> None:
-    axes.plot([0, 1], [0, 1], color="#bbbbbb", linestyle="--", label="as it should be")
-    for when, colour in zip(("before", "after"), reversed(COLOURS), strict=True):
-        bins = part[f"bins_{when}"]
-        if bins:
-            points = [one["probability"] for one in bins], [one["right"] for one in bins]
-            label = f"{when} calibration (error {100 * part[f'ece_{when}']:.1f} points)"
-            axes.plot(*points, color=colour, marker="o", label=label)
+    save_picture(figure, path)
+    return path
 
 
 def rank_bins() -> tuple[str, ...]:

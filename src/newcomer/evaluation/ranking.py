@@ -83,8 +83,8 @@ def _interleaved(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArr
     return np.stack([first, second], axis=1).ravel()
 
 
-def align(graph: Graph, dataset: InductiveDataset) -> Graph:
-    """A graph with other ids in the data set's, by name; triples with a name that the data set lacks are dropped."""
+def align(graph: Graph, dataset: InductiveDataset | Graph) -> Graph:
+    """A graph with other ids in those of a data set, by name; triples with a name that this lacks are dropped."""
     entity_ids = dataset.entities.ids(graph.entities.names)
     relation_ids = dataset.relations.ids(graph.relations.names)
     heads, relations = entity_ids[graph.triples.heads], relation_ids[graph.triples.relations]

@@ -26,6 +26,7 @@ from newcomer.evaluation.breakdown import breakdown
 from newcomer.evaluation.measure import (
     CLASSIFICATION,
     RANKING,
+    SUGGESTION,
     ClassifiedTest,
     Evaluation,
     RankedTest,
@@ -36,6 +37,16 @@ from newcomer.evaluation.measure import (
 from newcomer.evaluation.metrics import ACCURACY, MEASURED
 from newcomer.evaluation.ranking import Queries, RankingProtocol, RankingResult, ceiling
 from newcomer.evaluation.reliability import calibration_report
+from newcomer.evaluation.suggest import (
+    BREAKDOWNS as SUGGESTION_BREAKDOWNS,
+)
+from newcomer.evaluation.suggest import (
+    MODEL,
+    SHOWN,
+    SuggestionTest,
+    recall_at,
+    suggestion_figures,
+)
 from newcomer.files import fresh_file
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.models.bundle import RESULT, dataset_hash
@@ -100,6 +111,34 @@ def classification_report(
         "calibration": calibration_report(
             classified.triples, classified.probabilities, evaluation.visible, of_triples=True
         ),
+        **_circumstances(evaluation, seconds),
+    }
+    return json_ready(report)
+
+
+def suggestion_report(
+    evaluation: Evaluation, test: SuggestionTest, by: Sequence[str] = (), seconds: float = 0.0
+) -> Report:
+    """The report of suggestions: of the model, and of rules and frequency beside it."""
+    found = {name: suggestion_figures(test, suggested) for name, suggested in test.suggested.items()}
+    precision, mine = found[MODEL]["metrics"]["precision@0.5"], test.suggested[MODEL]
+    others = [
+        {"name": name, **figures, "recall_at_same_precision": recall_at(test, test.suggested[name], precision)}
+        for name, figures in found.items()
+        if name != MODEL and len(test.suggested[name].right)
+    ]
+    report: Report = {
+        **_core(evaluation, SUGGESTION),
+        "filter": test.filter,
+        "candidates": "all",
+        **found[MODEL],
+        "calibrated": test.calibrated,
+        "newcomers": len(test.newcomers),
+        "masked": len(test.dataset.withheld),
+        "missing": int(test.missing.sum()),
+        "suggested": SHOWN,
+        "others": others,
+        "breakdowns": [row for name in by for row in SUGGESTION_BREAKDOWNS[name](test, mine)],
         **_circumstances(evaluation, seconds),
     }
     return json_ready(report)

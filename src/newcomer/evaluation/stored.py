@@ -5,8 +5,9 @@ from typing import Any
 
 from newcomer.config import Config
 from newcomer.errors import DatasetError, shown
-from newcomer.evaluation.calibration import Calibration
+from newcomer.evaluation.calibration import Curve
 from newcomer.evaluation.classification import RelationThresholds
+from newcomer.evaluation.fact_probability import Calibration
 from newcomer.graph import Vocabulary
 from newcomer.models.bundle import Bundle
 
@@ -17,6 +18,13 @@ def calibration_of(bundle: Bundle) -> Calibration | None:
     """A model's calibration; None where it was trained without validation."""
     content = bundle.metrics.get(CALIBRATION)
     return None if content is None else Calibration.from_dict(content, bundle.observed.relations)
+
+
+def labelled_curve(bundle: Bundle) -> Curve | None:
+    """The probability of triples half of which are true; None where no labels told which are."""
+    found, calibration = bundle.metrics.get(THRESHOLDS), calibration_of(bundle)
+    made_up = found is None or found.get("made_up", True)
+    return None if made_up or calibration is None else calibration.triples
 
 
 def thresholds_in(bundle: Bundle, relations: Vocabulary) -> RelationThresholds | None:

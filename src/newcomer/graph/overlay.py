@@ -171,10 +171,14 @@ class Overlay:
 
     def answers(self, entity: int, relation: int) -> Ids:
         """Who is stated by the entity's own facts to answer (entity, oriented relation, ?)."""
-        relations, tails = self.facts_of(entity)
-        first, last = np.searchsorted(relations, [relation, relation + 1])
-        found: Ids = tails[first:last]
-        return found
+        return _along(*self.facts_of(entity), relation)
+
+    def all_answers(self, entity: int, relation: int) -> Ids:
+        """Who is stated by anyone's facts to answer (entity, oriented relation, ?)."""
+        stored, added = (_along(*rows.of(entity), relation) for rows in (self.base.rows, self.delta))
+        if len(self.removed):
+            stored = stored[:0] if self.is_removed[entity] else stored[~self.is_removed[stored]]
+        return stored if len(added) == 0 else np.concatenate([stored, added])
 
     @cached_property
     def own_rows(self) -> Adjacency:
@@ -236,6 +240,13 @@ class AnswerCounts:
 def about_newcomers(facts: TripleArray, num_seen: int) -> TripleArray:
     """The facts that have a newcomer at an end."""
     return facts.take(np.maximum(facts.heads, facts.tails) >= num_seen)
+
+
+def _along(relations: Ids, tails: Ids, relation: int) -> Ids:
+    """Of the edges of an entity the tails along one relation."""
+    first, last = np.searchsorted(relations, [relation, relation + 1])
+    found: Ids = tails[first:last]
+    return found
 
 
 def _edges(rows: Adjacency, first: int) -> Ids:

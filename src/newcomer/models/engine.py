@@ -7,6 +7,7 @@ so that a score depends on the model, the facts that are known and the query, an
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,6 +29,7 @@ from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.limits import in_threads, thread_count
 from newcomer.rules.online import OnlineRules
 from newcomer.rules.rule import RuleSet
+from newcomer.rules.rule_index import Floats
 from newcomer.rules.statistics import GraphSignals, GraphStatistics, graph_signals
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
@@ -63,6 +65,13 @@ class TrainedModel:
     def encoder(self) -> NewcomerEncoder:
         """The embedding with its seen entities encoded."""
         return NewcomerEncoder(self.embedding.eval(), self.config.model, self.graph, self.labels, self.support)
+
+
+class Scored(NamedTuple):
+    """Of one query, (entities,) each: scores, and the smoothed confidence of the best rule where rules are asked."""
+
+    scores: Scores
+    confidence: Floats | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +163,18 @@ class InferenceEngine:
         if self.model.weights is None:
             return self.embedding.scores(snapshot, entity, relation)
         return ensemble_scores(self.signals(snapshot, entity, relation), self.model.weights)
+
+    def scored(self, snapshot: Snapshot, entity: int, relation: int) -> Scored:
+        """The same, with what rules say."""
+        return self.scored_many(snapshot, np.array([entity], dtype=np.int32), np.array([relation], dtype=np.int32))[0]
+
+    def scored_many(self, snapshot: Snapshot, entities: Ids, relations: Ids) -> list[Scored]:
+        """The same, for many queries on as many threads as there are."""
+        if self.model.weights is None:
+            queries = zip(entities.tolist(), relations.tolist(), strict=True)
+            return [Scored(self.embedding.scores(snapshot, *query), None) for query in queries]
+        found, weights = self.signals_of_many(snapshot, entities, relations), self.model.weights
+        return [Scored(ensemble_scores(one, weights), one.rules.confidence) for one in found]
 
     def parts(self, snapshot: Snapshot, entity: int, relation: int) -> dict[str, Column]:
         """(entities,) each: what every feature adds to the scores; none where the embedding alone decides."""

@@ -55,13 +55,18 @@ class Chain:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a triple counts as true; figures as in `Answer`, but of triples half of which are true."""
+    """Whether a triple counts as true; figures as in `Answer`.
+
+    ``among_labelled`` is the probability among triples half of which are true, which decides in models that learned
+    from labelled triples; None of others.
+    """
 
     fact: Triple
     is_true: bool
     score: float
     probability: float
     calibrated: bool = False
+    among_labelled: float | None = None
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class Confidence:
     right: float | None
     learn: tuple[Lesson, ...]
     calibrated: bool
+    tied: bool
     find: Callable[[], Suggestion | None] = field(compare=False, repr=False)
 
     @cached_property
@@ -81,7 +82,9 @@ class Confidence:
             head, relation, tail = self.best.fact
             kind = "probability" if self.calibrated else "uncalibrated probability"
             said[0] += f" (the likeliest is {relation}({head}, {tail}), {kind} {self.best.probability:.2f})"
-        if self.right is not None:
+        if not self.tied:
+            said.append("no fact leads to an entity that was trained on, so no answer is likelier than it is of anyone")
+        elif self.right is not None:
             asked = f"{self.questions:,} questions about validation newcomers with as many ({self.like})"
             said.append(f"of {asked}, {self.right:.0%} had a right first answer")
         said += [f"what would help most is {lesson}" for lesson in self.learn[:1]]

@@ -370,14 +370,17 @@ def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
 class Answer:
     """An entity that may complete a query.
 
-    ``score`` orders the answers to one query. ``probability`` lies in 0..1. Where it is ``calibrated``, of the answers
-    with a probability of 0.8 about 80 % were right on held-out newcomers; else it is the sigmoid of the score, or, of
-    an ensemble, the answer's share in the softmax over all candidates. ``because`` is found when it is first looked at.
+    ``score`` orders the answers to one query. ``probability`` is that of the fact, whatever it is an answer to: that
+    the relation applies to the entity and is not filled yet, and that the answer is right. ``if_any`` is how probable
+    it is if the query has an answer that is not known. Where they are ``calibrated``, of the answers with a probability
+    of 0.8 about 80 % were right on held-out newcomers; else both are the sigmoid of the score, or, of an ensemble, the
+    answer's share in the softmax over all candidates. ``because`` is found when it is first looked at.
     """
 
     entity: str
     score: float
     probability: float
+    if_any: float
     because: Explanation = field(compare=False, repr=False)
     calibrated: bool = False
 
@@ -389,5 +392,6 @@ class Suggestion:
     fact: Triple
     score: float
     probability: float
+    if_any: float
     because: Explanation = field(compare=False, repr=False)
     calibrated: bool = False

@@ -14,22 +14,22 @@ import numpy.typing as npt
 import torch
 
 from newcomer.errors import OptionError, shown
+from newcomer.evaluation.applicability import RelationProfiles, likely_relations
 from newcomer.evaluation.breakdown import facts_groups
-from newcomer.evaluation.calibration import best, evidence, uncalibrated
-from newcomer.evaluation.stored import calibration_of
+from newcomer.evaluation.calibration import best
+from newcomer.evaluation.questions import Prober, Question, Questions, likeliest
+from newcomer.evaluation.stored import calibration_of, labelled_curve
+from newcomer.evaluation.suggestions import RELATIONS
 from newcomer.graph import Mask, TripleArray, about_newcomers
 from newcomer.models.bundle import Bundle, read_bundle
 from newcomer.models.device import choose_device
-from newcomer.models.embedding.scorer import Scores
 from newcomer.models.serialisation import load_engine
 from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
 from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
 from newcomer.predictor.explain import Answer, Conclusions, Explanation, Query, Suggestion
-from newcomer.predictor.fact_store import FactStore, NamedComponent, Names, Stored, Triple, checked, ends_of, named
-from newcomer.predictor.snapshot import NamedSnapshot, known_answers, words_at
-
-RELATIONS = 32  # oriented relations that `suggest` asks about by itself
+from newcomer.predictor.fact_store import FactStore, NamedComponent, Names, Stored, checked, ends_of, named
+from newcomer.predictor.snapshot import NamedSnapshot, words_at
 
 
 def load(folder: str | Path, device: str = "cpu", threads: int | None = None) -> "Predictor":
@@ -61,6 +61,8 @@ class Predictor:
         # Worked out when they are first needed, for this predictor and its copies.
         observed, reasons = self.engine.model.observed, self.engine.rules.reasons
         index = None if reasons is None else reasons.index
+        self._profiles = cache(lambda: RelationProfiles(observed, self.names.num_seen))
+        self._asked: Questions | None = None
         self._cooccurrence = cache(lambda: RelationCooccurrence.of(observed))
         self._rule_reach = cache(lambda: RuleReach.of(index, observed.num_relations))
         self._writing = Lock()
@@ -147,8 +149,19 @@ class Predictor:
             vector = scorer.vector(snapshot.graph, snapshot.id(entity), self.names.relation(relation))
         return np.asarray(vector[0].float().cpu())
 
-    def tails(self, entity: str, relation: str, k: int = 10, known: bool = False) -> list[Answer]:
+    def tails(
+        self,
+        entity: str,
+        relation: str,
+        k: int = 10,
+        known: bool = False,
+        min_probability: float = 0.0,
+        types: Sequence[str] | None = None,
+    ) -> list[Answer]:
         """The k best answers to (entity, relation, ?), best first; those known to be true only if asked for.
+
+        Less probable ones are left out with ``min_probability``. With ``types`` an answer has a fact with one of these
+        entities as its tail, whatever the relation: it is of that class.
 
         >>> best, second = model.tails("zoe", "citizen_of", k=2)
         >>> best.entity, best.probability > second.probability
@@ -158,26 +171,37 @@ class Predictor:
         >>> best.because.groundings[0].premises
         (('zoe', 'lives_in', 'city1'), ('city1', 'city_in', 'land1'))
         """
-        return self._answers(entity, self.names.relation(relation), k, known)
+        return self._answers(entity, self.names.relation(relation), k, known, min_probability, types)
 
-    def heads(self, relation: str, entity: str, k: int = 10, known: bool = False) -> list[Answer]:
+    def heads(
+        self,
+        relation: str,
+        entity: str,
+        k: int = 10,
+        known: bool = False,
+        min_probability: float = 0.0,
+        types: Sequence[str] | None = None,
+    ) -> list[Answer]:
         """The k best answers to (?, relation, entity); as `tails`.
 
         >>> residents = [answer.entity for answer in model.heads("lives_in", "city1", k=100, known=True)]
         >>> "zoe" in residents, "zoe" in [answer.entity for answer in model.heads("lives_in", "city1", k=100)]
         (True, False)
         """
-        return self._answers(entity, self.names.relation(relation) + len(self.names.relations), k, known)
+        oriented = self.names.relation(relation) + len(self.names.relations)
+        return self._answers(entity, oriented, k, known, min_probability, types)
 
     def classify(self, triples: Iterable[Sequence[str]]) -> list[Verdict]:
-        """Whether each triple counts as true: by the model's thresholds; where it has none, by a probability of a half.
+        """Whether each triple counts as true: where its probability is a half at least.
+
+        A model that learned from triples labelled true and false decides by what it learned from these.
 
         >>> verdicts = model.classify([("zoe", "citizen_of", "land1"), ("zoe", "citizen_of", "land2")])
         >>> [verdict.is_true for verdict in verdicts]
         [True, False]
         """
-        curve = None if self.calibration is None else self.calibration.triples
-        maker = VerdictMaker(self._snapshot, curve, self.bundle.thresholds)
+        snapshot = self._snapshot
+        maker = VerdictMaker(snapshot, self._prober(snapshot), labelled_curve(self.bundle), self.bundle.thresholds)
         return maker.verdicts([named(row) for row in triples])
 
     def confidence(self, entity: str) -> Confidence:
@@ -205,6 +229,7 @@ class Predictor:
             right / asked if asked else None,
             self._rule_reach().lessons(has, counts / max(total, 1.0), entity, self.names),
             self.calibration is not None,
+            self._questions(snapshot).is_tied(identifier),
             lambda: next(iter(self._suggested(snapshot, entity, 1, self._likely_relations(snapshot, entity))), None),
         )
 
@@ -220,15 +245,23 @@ class Predictor:
         found = list(self._neighbors(self._snapshot, entity))
         return sorted(found, key=lambda one: (one.virtual, -one.label, one.fact))
 
-    def suggest(self, entity: str, k: int = 20, relations: Sequence[str] | None = None) -> list[Suggestion]:
+    def suggest(
+        self,
+        entity: str,
+        k: int = 20,
+        relations: Sequence[str] | None = None,
+        min_probability: float = 0.0,
+        types: Sequence[str] | None = None,
+    ) -> list[Suggestion]:
         """The k facts of an entity that are most likely missing, over all relations, by probability.
 
-        Where a model has many relations, those are asked about that go with the entity's own in the observed graph;
-        name others with ``relations``. Each is asked in both directions.
+        Where a model has many relations, those are asked about that most probably apply to the entity; name others with
+        ``relations``. Each is asked in both directions. ``min_probability`` and ``types`` are as in `tails`.
 
         >>> model.suggest("zoe", k=1)[0].fact
         ('zoe', 'citizen_of', 'land1')
         """
+        _check_k(k)
         snapshot, size = self._snapshot, len(self.names.relations)
         snapshot.id(entity)
         if relations is None:
@@ -236,16 +269,22 @@ class Predictor:
         else:
             plain = [self.names.relation(name) for name in relations]
             asked = [*plain, *(relation + size for relation in plain)]
-        return self._suggested(snapshot, entity, k, asked)
+        found = self._suggested(snapshot, entity, k, asked, types)
+        return [one for one in found if one.probability >= min_probability]
 
-    def _suggested(self, snapshot: NamedSnapshot, entity: str, k: int, relations: Sequence[int]) -> list[Suggestion]:
-        found: dict[Triple, Suggestion] = {}
-        for relation in relations:
-            query, scores = self._query(snapshot, entity, relation, known=False)
-            for one in self._best(query, scores, k):
-                fact = self.names.words(query.triple(one.entity))
-                found.setdefault(fact, Suggestion(fact, one.score, one.probability, one.because, one.calibrated))
-        return sorted(found.values(), key=lambda one: (-one.probability, -one.score, one.fact))[:k]
+    def _suggested(
+        self, snapshot: NamedSnapshot, entity: str, k: int, relations: Sequence[int], types: Sequence[str] | None = None
+    ) -> list[Suggestion]:
+        prober, allowed = self._prober(snapshot), None if types is None else self._of_types(snapshot, types)
+        found = []
+        for probability, question, place in likeliest(prober, snapshot.id(entity), relations, k, allowed):
+            left_out = question.left_out if allowed is None else question.left_out | ~allowed
+            query, name = Query(snapshot, entity, question.relation, left_out), snapshot.name_of(place)
+            fact, score = self.names.words(query.triple(name)), float(question.scores[place])
+            if_any = float(prober.if_any(question, np.array([place]))[0])
+            because, calibrated = Explanation(query, name, k), self.calibration is not None
+            found.append(Suggestion(fact, score, probability, if_any, because, calibrated))
+        return sorted(found, key=lambda one: (-one.probability, -one.score, one.fact))
 
     def similar(self, entity: str, k: int = 10) -> list[tuple[str, float]]:
         """The k entities whose vectors point most nearly the same way, with the cosine.
@@ -262,36 +301,55 @@ class Predictor:
         left_out[own] = True
         return [(snapshot.name_of(other), float(cosines[other])) for other in best(cosines, left_out, k)]
 
-    def _answers(self, entity: str, relation: int, k: int, known: bool) -> list[Answer]:
-        return self._best(*self._query(self._snapshot, entity, relation, known), k)
+    def _answers(
+        self, entity: str, relation: int, k: int, known: bool, least: float, types: Sequence[str] | None
+    ) -> list[Answer]:
+        _check_k(k)
+        query, question = self._query(self._snapshot, entity, relation, known, types)
+        found = self._made(query, question, best(question.scores, query.left_out, k), k)
+        return [one for one in found if one.probability >= least]
 
-    def _query(self, snapshot: NamedSnapshot, entity: str, relation: int, known: bool) -> tuple[Query, Scores]:
-        identifier = snapshot.id(entity)
-        scores = self.engine.scores(snapshot.graph, identifier, relation)
-        left_out = ~snapshot.graph.is_present
-        if not known:
-            left_out |= known_answers(snapshot, identifier, relation)
-        return Query(snapshot, entity, relation, left_out), scores
+    def _query(
+        self, snapshot: NamedSnapshot, entity: str, relation: int, known: bool, types: Sequence[str] | None = None
+    ) -> tuple[Query, Question]:
+        question = self._questions(snapshot).ask(snapshot.id(entity), relation)
+        left_out = ~snapshot.graph.is_present if known else question.left_out
+        if types is not None:
+            left_out = left_out | ~self._of_types(snapshot, types)
+        return Query(snapshot, entity, relation, left_out), question
 
-    def _best(self, query: Query, scores: Scores, k: int) -> list[Answer]:
-        if k < 1:
-            raise OptionError(f"k is {shown(k)}, but must be at least 1")
-        places = best(scores, query.left_out, k)
-        probabilities = self._probabilities(query, scores, places)
+    def _of_types(self, snapshot: NamedSnapshot, types: Sequence[str]) -> Mask:
+        """(entities,): who has a fact with one of these as its tail."""
+        mask = np.zeros(snapshot.graph.num_entities, dtype=bool)
+        for name in types:
+            relations, others = snapshot.graph.overlay.all_facts_of(snapshot.id(name))
+            mask[others[relations >= len(self.names.relations)]] = True
+        return mask
+
+    def _questions(self, snapshot: NamedSnapshot) -> Questions:
+        """What can be asked in a snapshot; that of the last one is kept."""
+        asked = self._asked
+        if asked is None or asked.snapshot is not snapshot.graph:
+            asked = self._asked = Questions(self.engine, snapshot.graph, self._profiles())
+        return asked
+
+    def _prober(self, snapshot: NamedSnapshot) -> Prober:
+        return Prober(self._questions(snapshot), self.calibration)
+
+    def _made(self, query: Query, question: Question, places: npt.NDArray[np.intp], k: int) -> list[Answer]:
+        """These candidates as answers."""
+        prober = self._prober(query.snapshot)
         names = [query.snapshot.name_of(place) for place in places]
+        figures = zip(
+            question.scores[places].tolist(),
+            prober.probabilities(question, places).tolist(),
+            prober.if_any(question, places).tolist(),
+            strict=True,
+        )
         return [
-            Answer(name, float(scores[place]), probability, Explanation(query, name, k), self.calibration is not None)
-            for name, place, probability in zip(names, places, probabilities, strict=True)
+            Answer(name, *three, Explanation(query, name, k), self.calibration is not None)
+            for name, three in zip(names, figures, strict=True)
         ]
-
-    def _probabilities(self, query: Query, scores: Scores, places: npt.NDArray[np.intp]) -> list[float]:
-        """Of candidates, given the scores of all."""
-        if self.calibration is None:
-            there = query.snapshot.graph.is_present  # nobody else has a share
-            found = uncalibrated(scores[there], np.cumsum(there)[places] - 1, self.engine.model.weights is not None)
-        else:
-            found = self.calibration.answers.probabilities(evidence(scores, query.left_out, places), query.relation)
-        return [float(probability) for probability in found]
 
     def _neighbors(self, snapshot: NamedSnapshot, entity: str) -> Iterator[Neighbor]:
         engine, identifier = self.engine, snapshot.id(entity)
@@ -314,16 +372,18 @@ class Predictor:
             yield Neighbor(fact, True, label, conclusions.groundings(conclusion))
 
     def _likely_relations(self, snapshot: NamedSnapshot, entity: str) -> list[int]:
-        """Oriented relations, those first that the entities with its relations have most often."""
-        size = len(self.names.relations)
-        if 2 * size <= RELATIONS:
-            return list(range(2 * size))
-        counts, _ = self._cooccurrence().counts(self._has_relations(snapshot, entity))
-        order = np.argsort(-counts, kind="stable")[:RELATIONS]
-        return [int(found) for found in order if counts[found] > 0]
+        """Oriented relations, those first that most probably apply."""
+        applies = self._questions(snapshot).applies(snapshot.id(entity))
+        return [int(found) for found in likely_relations(applies, RELATIONS)]
 
     def _has_relations(self, snapshot: NamedSnapshot, entity: str) -> Mask:
         """(2 relations,): which oriented relations an entity has by its own facts."""
         has = np.zeros(2 * len(self.names.relations), dtype=bool)
         has[snapshot.graph.overlay.facts_of(snapshot.id(entity))[0]] = True
         return has
+
+
+def _check_k(k: object) -> None:
+    """Refuse a number of answers that is none."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise OptionError(f"k is {shown(k)}, but must be a whole number of at least 1")

@@ -5,6 +5,9 @@ they are shown to a user. Right is whatever the data set states: the drawn tripl
 also one that left the graph with the newcomers. What is true but not stated counts as wrong, so that a probability is
 the chance that an answer would be found in the data.
 
+*Facts*: what the model suggests about held-out newcomers when part of what is known of them is masked, mostly whole
+relations (`newcomer.evaluation.suggestions`); right as before.
+
 *Triples*: the drawn ones, and one made-up false one for each (`newcomer.evaluation.classification.corrupted`); of a
 hold-out with labels the triples as they are. *Thresholds* are found on the same triples.
 
@@ -12,25 +15,35 @@ The model that is asked learned from the graph without the newcomers; the final 
 these curves, learned from all of it in the same way.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from newcomer.errors import DatasetError
+from newcomer.evaluation.applicability import RelationProfiles
 from newcomer.evaluation.breakdown import facts_groups, known_facts
 from newcomer.evaluation.calibration import (
     AnswerRecorder,
     Answers,
-    Calibration,
     ask,
     classifier_evidence,
     fit_curve,
     triple_evidence,
 )
 from newcomer.evaluation.classification import TripleScorer, checked_scores, corrupted, cross_fitted, thresholds_of
+from newcomer.evaluation.fact_probability import Calibration, FactCurve, FactExamples, fit_fact_curve
+from newcomer.evaluation.questions import Questions
 from newcomer.evaluation.ranking import Scorer, align
+from newcomer.evaluation.suggestions import asked_newcomers, mask_facts, suggestion_examples
 from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
+from newcomer.models.engine import InferenceEngine, StoredNewcomers
+from newcomer.models.ensemble import Weights
+from newcomer.training.ensemble import EnsembleLearner
 from newcomer.training.holdout import HoldOut
+
+MASKED_NEWCOMERS = 400  # held-out newcomers, of whom facts are masked to learn the probability of a fact
+ROUNDS = 4  # times that each is asked about, where they are fewer
 
 
 def calibrate(
@@ -39,13 +52,14 @@ def calibrate(
     source: InductiveDataset,
     shares: bool,
     seed: int,
+    facts: FactExamples | None = None,
     classifier: TripleScorer | None = None,
 ) -> dict[str, Any]:
     """How often answers about held-out newcomers were right, as a model keeps it; ``source`` is what they are from.
 
-    Where there is a triple ``classifier``, triples are left to it.
+    ``facts`` are what was suggested of masked facts. Where there is a triple ``classifier``, triples are left to it.
     """
-    true = _true(held_out, source)
+    true = stated_about(held_out, source)
     recorder = AnswerRecorder(scorer, held_out.dataset, true, shares)
     for _ in ask(recorder, held_out.queries.entity, held_out.queries.relation, len(held_out.dataset.entities)):
         pass
@@ -58,10 +72,39 @@ def calibrate(
         else:
             evidence = classifier_evidence(classifier.triple_scores(triples.heads, triples.relations, triples.tails))
         of_triples = fit_curve(evidence, triples.labels > 0, triples.relations, np.arange(len(triples)))
-    return Calibration(curve, of_triples, first_right(answers, held_out.dataset)).to_dict(held_out.dataset.relations)
+    found = Calibration(curve, of_triples, first_right(answers, held_out.dataset), fact_curve(facts))
+    return found.to_dict(held_out.dataset.relations)
 
 
-def _true(held_out: HoldOut, source: InductiveDataset) -> Graph:
+def masked_examples(
+    learner: EnsembleLearner, weights: Weights | None, held_out: HoldOut, source: InductiveDataset
+) -> FactExamples | None:
+    """What a model with these ``weights`` suggests about held-out newcomers once facts of theirs are masked.
+
+    Where they are few, each is asked about several times, with other facts masked. None where nothing can be masked:
+    where no newcomer has two facts, or all were trained on.
+    """
+    dataset, seed = held_out.dataset, learner.model.config.seed
+    newcomers = asked_newcomers(dataset, dataset.newcomers, MASKED_NEWCOMERS, seed, single=True)
+    if len(newcomers) == 0 or len(learner.prepared.dataset.newcomers) == 0:
+        return None
+    model, true = replace(learner.model, weights=weights), stated_about(held_out, source)
+    profiles, parts = RelationProfiles(model.observed, model.num_seen), []
+    for number in range(min(ROUNDS, max(1, MASKED_NEWCOMERS // len(newcomers)))):
+        masked = mask_facts(dataset, newcomers, [seed, number], single=True)
+        engine = InferenceEngine(model, StoredNewcomers(masked.auxiliary.triples), learner.threads)
+        parts.append(suggestion_examples(Questions(engine, engine.initial, profiles), true, newcomers))
+    return FactExamples.joined(parts)
+
+
+def fact_curve(examples: FactExamples | None) -> FactCurve | None:
+    """The curve of facts; None where there are no examples, nothing was right, or nothing wrong."""
+    if examples is None or not examples.right.any() or examples.right.all():
+        return None
+    return fit_fact_curve(examples)
+
+
+def stated_about(held_out: HoldOut, source: InductiveDataset) -> Graph:
     """All that the data set states about those in the hold-out; neither test nor the data set's own newcomers."""
     stated = concatenate([source.observed.triples, source.valid.positives])
     return align(Graph.build(source.entities, source.relations, stated), held_out.dataset)
@@ -76,7 +119,7 @@ def held_out_triples(held_out: HoldOut, source: InductiveDataset, seed: int) -> 
         made_up = corrupted(held_out.dataset, drawn, np.random.default_rng([seed, 3]))
     except DatasetError:
         return None
-    true = _true(held_out, source)
+    true = stated_about(held_out, source)
     made_up = made_up.take(~true.contains(made_up.heads, made_up.relations, made_up.tails))
     both = concatenate([drawn, made_up])
     labels = (np.arange(len(both)) < len(drawn)).astype(np.int8)

@@ -37,7 +37,7 @@ from newcomer.models.triple_classifier import TripleClassifier, TripleClassifier
 from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import RuleSet
-from newcomer.training.calibration import calibrate, newcomer_thresholds
+from newcomer.training.calibration import calibrate, masked_examples, newcomer_thresholds
 from newcomer.training.checkpoint import (
     BEST,
     CHECKPOINT,
@@ -285,13 +285,13 @@ class _Run:
         """Count how often answers like these are right, and from which score on triples are true."""
         self.listener.stage("calibrating probabilities")
         is_ensemble, seed = self.config.model.ensemble, self.config.seed
-        scorer, triple_scorer = learner.embedding, None
-        if is_ensemble:
-            scorer = learner.scorer(_weights(self.state.feature_weights, self._features))
+        weights = _weights(self.state.feature_weights, self._features) if is_ensemble else None
+        scorer, triple_scorer = learner.embedding if weights is None else learner.scorer(weights), None
         if classifier is not None:
             triple_scorer = TripleClassifierScorer(classifier, learner.prepared.dataset.known_facts())
+        facts = masked_examples(learner, weights, held_out, source)
         self.state.thresholds = newcomer_thresholds(held_out, triple_scorer or scorer, source, seed)
-        self.state.calibration = calibrate(held_out, scorer, source, is_ensemble, seed, triple_scorer)
+        self.state.calibration = calibrate(held_out, scorer, source, is_ensemble, seed, facts, triple_scorer)
 
     def final(self, world: World, epochs: int, learned: tuple[Propagation, Vocabulary] | None = None) -> Fitted:
         """Train a fresh model on everyone for a number of epochs; the propagation network goes on from the search's."""

@@ -41,7 +41,7 @@ TYPES = {
     "files": dict,
 }
 RESULT = "result.json"
-RESULTS = (RESULT, "result-link-prediction.json", "result-triple-classification.json")
+RESULTS = (RESULT, *(f"result-{task}.json" for task in ("link-prediction", "triple-classification", "suggest")))
 
 
 def versions_here() -> dict[str, str]:

@@ -1,0 +1,214 @@
+"""Questions about entities in one snapshot, and how probable it is that their answers are facts.
+
+The probability of a fact is asked for from one of its ends: from the newcomer, or from the head where both are new or
+neither is. So it does not depend on which question the fact was an answer to.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from newcomer.evaluation.applicability import Floats, RelationProfiles
+from newcomer.evaluation.calibration import Probabilities, best, evidence, uncalibrated
+from newcomer.evaluation.fact_probability import Calibration
+from newcomer.graph import Ids, Mask, Overlay
+from newcomer.models.embedding.newcomers import Snapshot
+from newcomer.models.embedding.scorer import Scores
+from newcomer.models.engine import InferenceEngine, Scored
+from newcomer.models.ensemble import UNKNOWN
+
+CONSIDERED = 20  # facts more than are listed, whose probability is asked for from the end that counts
+RULELESS = float(np.log(UNKNOWN) - np.log1p(-UNKNOWN))
+Places = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """(entity, oriented relation, ?) with the scores of all candidates, the answers known, and who is no candidate."""
+
+    entity: int
+    relation: int
+    scores: Scores
+    confidence: Floats | None  # of the best rule for each candidate
+    known: Ids
+    left_out: Mask  # who is not there, and the known answers
+
+    def evidence(self, places: Places) -> Floats:
+        """(places, 2): see `newcomer.evaluation.calibration`; a known answer as if it were not known."""
+        is_known = np.isin(places, self.known)
+        found = np.empty((len(places), 2))
+        found[~is_known] = evidence(self.scores, self.left_out, places[~is_known])
+        for number in np.flatnonzero(is_known).tolist():
+            place = places[number : number + 1]
+            left_out = self.left_out.copy()
+            left_out[place] = False
+            found[number] = evidence(self.scores, left_out, place)[0]
+        return found
+
+    def rule_odds(self, places: Places) -> Floats:
+        """(places,): log odds of the best rule's confidence."""
+        if self.confidence is None:
+            return np.full(len(places), RULELESS)
+        found = self.confidence[places].astype(np.float64).clip(UNKNOWN, 1 - UNKNOWN)
+        return np.asarray(np.log(found) - np.log1p(-found))
+
+
+class Questions:
+    """What can be asked in one snapshot."""
+
+    def __init__(self, engine: InferenceEngine, snapshot: Snapshot, profiles: RelationProfiles) -> None:
+        self.engine, self.snapshot, self.profiles = engine, snapshot, profiles
+        self._applies: dict[int, Floats] = {}
+        self._tied: dict[int, bool] = {}
+
+    @property
+    def overlay(self) -> Overlay:
+        return self.snapshot.overlay
+
+    def ask(self, entity: int, relation: int, scored: Scored | None = None) -> Question:
+        """A question, scored now unless that was done before."""
+        known, left_out = self.overlay.all_answers(entity, relation), ~self.snapshot.is_present
+        left_out[known] = True
+        return Question(
+            entity, relation, *(scored or self.engine.scored(self.snapshot, entity, relation)), known, left_out
+        )
+
+    def applies(self, entity: int) -> Floats:
+        """(2 relations, EVIDENCE): what is known of whether each relation applies to an entity."""
+        if entity not in self._applies:
+            self._applies[entity] = self.profiles.evidence(entity, *self.overlay.all_facts_of(entity))
+        return self._applies[entity]
+
+    def applies_without(self, entity: int, relation: int, answer: int) -> Floats:
+        """(EVIDENCE,): the same of one relation, as if one of its facts were not known."""
+        relations, tails = self.overlay.all_facts_of(entity)
+        others = (relations != relation) | (tails != answer)
+        found: Floats = self.profiles.evidence(entity, relations[others], tails[others])[relation]
+        return found
+
+    def room(self, question: Question, places: Places) -> Floats:
+        """(places,): of those who answer the relation as often as this one, the share that do so once more.
+
+        1 of who never did; less of the entity itself, where the relation joins few to themselves.
+        """
+        known = np.isin(places, question.known).tolist()
+        rows = zip(places.tolist(), known, strict=True)
+        return np.array([self._room(question, place, is_known) for place, is_known in rows])
+
+    def _room(self, question: Question, answer: int, is_known: bool) -> float:
+        inverse = self.inverse(question.relation)
+        count = len(self.overlay.all_answers(answer, inverse)) - is_known
+        share = 1.0 if count == 0 else self.profiles.share_with_more(inverse, count)
+        return share * self.profiles.loop_share(question.relation) if answer == question.entity else share
+
+    def is_tied(self, entity: int) -> bool:
+        """Whether facts lead from an entity to one that was trained on: else nothing speaks for any answer."""
+        if entity not in self._tied:
+            found, ahead, tied = {entity}, [entity], entity < self.snapshot.num_seen
+            while ahead and not tied:
+                tails = self.overlay.all_facts_of(ahead.pop())[1]
+                tied = bool((tails < self.snapshot.num_seen).any())
+                fresh = set(tails.tolist()) - found
+                found |= fresh
+                ahead += fresh
+            self._tied |= dict.fromkeys(found, tied)
+        return self._tied[entity]
+
+    def base_rate(self, relation: int, answer: int) -> float:
+        """The share of the seen entities that have this very answer."""
+        seen = self.snapshot.num_seen
+        having = len(self.overlay.answers(answer, self.inverse(relation))) if answer < seen else 0
+        return (having + 0.5) / (seen + 1)
+
+    def inverse(self, relation: int) -> int:
+        """An oriented relation the other way round."""
+        size = self.profiles.num_relations
+        return relation + size if relation < size else relation - size
+
+    def asked_from_answer(self, question: Question, places: Places) -> Mask:
+        """Which facts are asked about from the end of their answer."""
+        is_new = places >= self.snapshot.num_seen
+        answer_is_head = question.relation >= self.profiles.num_relations
+        found: Mask = is_new & answer_is_head if question.entity >= self.snapshot.num_seen else is_new | answer_is_head
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Prober:
+    """What answers to the questions of a snapshot are worth, by a model's calibration."""
+
+    questions: Questions
+    calibration: Calibration | None
+
+    def probabilities(self, question: Question, places: Places) -> Probabilities:
+        """That the answers are facts."""
+        found = self.from_entity(question, places)
+        for number in np.flatnonzero(self.questions.asked_from_answer(question, places)).tolist():
+            other = self.questions.ask(int(places[number]), self.questions.inverse(question.relation))
+            found[number] = self.from_entity(other, np.array([question.entity]))[0]
+        return found
+
+    def probability(self, question: Question, place: int) -> float:
+        """The same of one answer."""
+        return float(self.probabilities(question, np.array([place]))[0])
+
+    def if_any(self, question: Question, places: Places) -> Probabilities:
+        """That the answers are right if there is an answer that is not known."""
+        if self.calibration is not None:
+            return self.calibration.answers.probabilities(question.evidence(places), question.relation)
+        there, engine = self.questions.snapshot.is_present, self.questions.engine
+        return uncalibrated(question.scores[there], np.cumsum(there)[places] - 1, engine.model.weights is not None)
+
+    def from_entity(self, question: Question, places: Places) -> Probabilities:
+        """That they are facts, asked from the entity, whichever end that is."""
+        curve = None if self.calibration is None else self.calibration.facts
+        if curve is None:  # nothing was learned about facts that are masked
+            return self.if_any(question, places)
+        questions, relation, is_known = self.questions, question.relation, np.isin(places, question.known)
+        applies = np.repeat(questions.applies(question.entity)[relation][None], len(places), axis=0)
+        for number in np.flatnonzero(is_known).tolist():
+            applies[number] = questions.applies_without(question.entity, relation, int(places[number]))
+        room = questions.room(question, places)
+        found = curve.probabilities(relation, applies, question.evidence(places), room, question.rule_odds(places))
+        if questions.is_tied(question.entity):
+            return found
+        return np.minimum(found, [questions.base_rate(relation, place) for place in places.tolist()])
+
+
+class Likely(NamedTuple):
+    """A fact that is likely missing: an answer to a question, and how probable it is."""
+
+    probability: float
+    question: Question
+    place: int
+
+
+def likeliest(
+    prober: Prober, entity: int, relations: Sequence[int], k: int, allowed: Mask | None = None
+) -> list[Likely]:
+    """The k facts of an entity that are most likely missing, by probability; each once.
+
+    The likeliest as asked from the entity are asked about from the end that counts.
+    """
+    found: list[Likely] = []
+    for relation in relations:
+        question = prober.questions.ask(entity, relation)
+        left_out = question.left_out if allowed is None else question.left_out | ~allowed
+        places = best(question.scores, left_out, k)
+        rows = zip(prober.from_entity(question, places).tolist(), places.tolist(), strict=True)
+        found += (Likely(probability, question, place) for probability, place in rows)
+    found.sort(key=_order)
+    size = prober.questions.profiles.num_relations
+    distinct = {
+        (one.place, one.question.relation % (size if one.place == entity else 2 * size)): one for one in found[::-1]
+    }
+    considered = sorted(distinct.values(), key=_order)[: k + CONSIDERED]
+    asked = (one._replace(probability=prober.probability(one.question, one.place)) for one in considered)
+    return sorted(asked, key=_order)[:k]
+
+
+def _order(one: Likely) -> tuple[float, float, int, int]:
+    return -one.probability, -float(one.question.scores[one.place]), one.question.relation, one.place

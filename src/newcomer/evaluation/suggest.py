@@ -1,0 +1,249 @@
+"""Suggestions measured: how many are right, how many of the missing facts they are, and how far they can be believed.
+
+Whole relations of test's newcomers are masked (`newcomer.evaluation.suggestions`), and what a user would be shown is
+compared with what is true and not known then. Beside the model stand two that need no training of vectors:
+
+    rules      the smoothed confidence of the best rule that infers the fact
+    frequency  the share of the seen entities that have the very same answer
+
+A relation counts as functional where at most one in twenty of the entities that have an answer has another one.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from newcomer.data.cut import WithheldDataset
+from newcomer.errors import DatasetError
+from newcomer.evaluation.alignment import AlignedModel, scorer_for
+from newcomer.evaluation.applicability import RelationProfiles, likely_relations
+from newcomer.evaluation.breakdown import facts_groups
+from newcomer.evaluation.calibration import Probabilities, best, calibration_error, reliability
+from newcomer.evaluation.measure import Evaluation
+from newcomer.evaluation.metrics import mean
+from newcomer.evaluation.questions import Likely, Prober, Questions, likeliest
+from newcomer.evaluation.ranking import FILTERS, Progress, align
+from newcomer.evaluation.stored import calibration_of
+from newcomer.evaluation.suggestions import RELATIONS, asked_newcomers, mask_facts
+from newcomer.graph import Graph, Ids, Mask, Offsets
+from newcomer.models.device import limited_threads
+from newcomer.models.engine import Scored
+from newcomer.rules.statistics import GraphSignals, graph_signals
+
+SHOWN, FIRST = 20, 10  # suggestions about a newcomer, and those that are measured apart
+NEWCOMERS = 300  # asked about, unless stated otherwise
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of probability
+FUNCTIONAL = 0.05  # of those who have an answer, who have another one
+MODEL, RULES, FREQUENCY = WHO = ("model", "rules", "frequency")
+
+
+@dataclass(frozen=True, eq=False)
+class Suggested:
+    """Facts suggested about newcomers, a row a fact: those about one newcomer together, likeliest first."""
+
+    newcomer: Ids
+    relation: Ids  # oriented
+    answer: Ids
+    place: Offsets  # among the facts suggested about the newcomer, from 0
+    probability: Probabilities
+    right: Mask
+    second: Mask  # whether the relation is functional, and filled already
+
+    def where(self, mask: Mask) -> "Suggested":
+        """Some of them."""
+        return Suggested(*(column[mask] for column in vars(self).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class SuggestionTest:
+    """What was suggested by the model and by others, and what there was to find."""
+
+    dataset: WithheldDataset  # without what was masked
+    filter: str  # what is right: as the filter of a ranking
+    newcomers: Ids  # with the ids of the snapshot, as all that is suggested
+    known_facts: Ids  # of each newcomer
+    missing: Ids  # facts of each that are true and not known
+    relations: list[str]
+    suggested: dict[str, Suggested]
+    calibrated: bool
+
+
+def suggestion_test(
+    evaluation: Evaluation, filter_name: str, full: Graph | None, most: int, progress: Progress | None = None
+) -> SuggestionTest:
+    """Ask what a user would be shown about newcomers of test, so many at most."""
+    dataset, seed = evaluation.visible, evaluation.seed
+    among = dataset.test_newcomers if len(dataset.test_newcomers) else dataset.newcomers
+    asked = asked_newcomers(dataset, among, most, seed)
+    if len(asked) == 0:
+        problem = f"{dataset.name} has no newcomer with facts along two relations, of which one could be masked"
+        raise DatasetError(f"{problem}; cut a data set with newcomers out of the graph: newcomer split")
+    masked = mask_facts(dataset, asked, [seed])
+    with limited_threads(evaluation.threads):
+        scorer = scorer_for(evaluation.bundle, masked, evaluation.device, evaluation.threads)
+        true = align(FILTERS[filter_name](masked, full), scorer.alignment.observed)
+        newcomers = np.sort(scorer.alignment.entities[asked])
+        found = _asked(scorer, Prober(_questions(scorer), calibration_of(evaluation.bundle)), newcomers, true, progress)
+    overlay = scorer.inner.snapshot.overlay
+    known = [len(overlay.all_facts_of(one)[0]) for one in newcomers.tolist()]
+    missing = [len(_missing(scorer, true, one)) for one in newcomers.tolist()]
+    names = list(scorer.alignment.observed.relations)
+    calibrated = calibration_of(evaluation.bundle) is not None
+    counts = np.array(known, dtype=np.int32), np.array(missing, dtype=np.int32)
+    return SuggestionTest(masked, filter_name, newcomers, *counts, names, found, calibrated)
+
+
+def _questions(scorer: AlignedModel) -> Questions:
+    engine, snapshot = scorer.inner.engine, scorer.inner.snapshot
+    return Questions(engine, snapshot, RelationProfiles(engine.model.observed, snapshot.num_seen))
+
+
+def _missing(scorer: AlignedModel, true: Graph, newcomer: int) -> set[tuple[int, int]]:
+    """The oriented relations and answers that are true of a newcomer and not known."""
+    stated = scorer.inner.snapshot.overlay.all_facts_of(newcomer)
+    known, facts = (
+        set(zip(*map(np.ndarray.tolist, pair), strict=True)) for pair in (stated, true.adjacency.of(newcomer))
+    )
+    return facts - known
+
+
+def _asked(
+    scorer: AlignedModel, prober: Prober, newcomers: Ids, true: Graph, progress: Progress | None
+) -> dict[str, Suggested]:
+    """What each suggests."""
+    rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in WHO}
+    questions, profiles = prober.questions, prober.questions.profiles
+    functional: dict[int, bool] = {}
+    for number, newcomer in enumerate(newcomers.tolist(), 1):
+        relations = likely_relations(questions.applies(newcomer), RELATIONS)
+        missing = _missing(scorer, true, newcomer)
+        for name, listed in _lists(prober, newcomer, relations):
+            for place, one in enumerate(listed):
+                relation = one.question.relation
+                if relation not in functional:
+                    functional[relation] = profiles.share_with_more(relation, 1) <= FUNCTIONAL
+                second = functional[relation] and len(one.question.known) > 0
+                right = (relation, one.place) in missing
+                rows[name].append((newcomer, relation, one.place, place, one.probability, right, second))
+        if progress is not None:
+            progress(number, len(newcomers))
+    types = (np.int32, np.int32, np.int32, np.int64, np.float64, bool, bool)
+    columns = {name: zip(*found, strict=True) if found else [()] * len(types) for name, found in rows.items()}
+    return {
+        name: Suggested(*(np.array(column, dtype=kind) for column, kind in zip(found, types, strict=True)))
+        for name, found in columns.items()
+    }
+
+
+def _lists(prober: Prober, newcomer: int, relations: Ids) -> Iterator[tuple[str, list[Likely]]]:
+    """What is suggested about a newcomer by the model, by rules and by frequency."""
+    yield MODEL, likeliest(prober, newcomer, relations.tolist(), SHOWN)
+    questions = prober.questions
+    engine, overlay = questions.engine, questions.overlay
+    if engine.rules.ranker is None:
+        return
+    statistics = engine.statistics(questions.snapshot)
+    signals = partial(graph_signals, engine.rules.ranker, overlay, statistics, newcomer)
+    by_relation = [(relation, signals(relation)) for relation in relations.tolist()]
+    yield RULES, _by(questions, newcomer, by_relation, lambda one: one.rules.confidence)
+    yield FREQUENCY, _by(questions, newcomer, by_relation, lambda one: one.frequency / (overlay.num_seen + 1))
+
+
+def _by(
+    questions: Questions,
+    newcomer: int,
+    signals: list[tuple[int, GraphSignals]],
+    probability: Callable[[GraphSignals], Probabilities],
+) -> list[Likely]:
+    """The likeliest facts by another probability."""
+    found = []
+    for relation, one in signals:
+        likely = probability(one)
+        question = questions.ask(newcomer, relation, Scored(likely.astype(np.float32), None))
+        found += [
+            Likely(float(likely[place]), question, int(place)) for place in best(likely, question.left_out, SHOWN)
+        ]
+    found.sort(key=lambda one: (-one.probability, one.question.relation, one.place))
+    return found[:SHOWN]
+
+
+def suggestion_figures(test: SuggestionTest, suggested: Suggested) -> dict[str, Any]:
+    """Figures of what one of them suggests: overall, of the first ten, and from each probability on."""
+    first = suggested.where(suggested.place < FIRST)
+    above = {level: suggested.where(suggested.probability >= level) for level in LEVELS}
+    total = int(test.missing.sum())
+    return {
+        "metrics": {
+            "precision@0.5": float(mean(above[0.5].right)),
+            "recall@0.5": int(above[0.5].right.sum()) / max(total, 1),
+            "precision@0.9": float(mean(above[0.9].right)),
+            "ece": calibration_error(first.probability, first.right),
+            "right": float(mean(first.right)),
+            "probability": float(mean(first.probability)),
+            "second_values": float(mean(first.second)),
+        },
+        "thresholds": [{"from": level, **_counts(part, total)} for level, part in above.items()],
+        "bins": reliability(suggested.probability, suggested.right),
+        "bins_first": reliability(first.probability, first.right),
+    }
+
+
+def _counts(part: Suggested, total: int) -> dict[str, Any]:
+    right = int(part.right.sum())
+    return {
+        "suggestions": len(part.right),
+        "right": float(mean(part.right)),
+        "probability": float(mean(part.probability)),
+        "recall": right / max(total, 1),
+        "second_values": float(mean(part.second)),
+    }
+
+
+def recall_at(test: SuggestionTest, suggested: Suggested, precision: float) -> float:
+    """The highest recall of the likeliest suggestions of which so many are right, whatever their probability."""
+    order = np.argsort(-suggested.probability, kind="stable")
+    right = np.cumsum(suggested.right[order])
+    enough = np.flatnonzero(right >= precision * np.arange(1, len(right) + 1))
+    return float(right[enough[-1]] / max(int(test.missing.sum()), 1)) if len(enough) else 0.0
+
+
+def by_known_facts(test: SuggestionTest, suggested: Suggested) -> list[dict[str, Any]]:
+    """A row for each number of known facts."""
+    codes, names = facts_groups(test.known_facts)
+    group = codes[np.searchsorted(test.newcomers, suggested.newcomer)]
+    return [
+        {"by": "facts", "group": names[code], "newcomers": int((codes == code).sum())}
+        | _row(suggested.where(group == code), int(test.missing[codes == code].sum()))
+        for code in np.unique(codes).tolist()
+    ]
+
+
+def by_relation(test: SuggestionTest, suggested: Suggested) -> list[dict[str, Any]]:
+    """A row for each oriented relation that something is suggested of with a probability of a half; most first."""
+    size, likely = len(test.relations), suggested.where(suggested.probability >= LEVELS[0])
+    rows = []
+    for relation in np.unique(likely.relation).tolist():
+        part, name = likely.where(likely.relation == relation), test.relations[relation % size]
+        row = {"by": "relation", "group": name, "asked": "tail" if relation < size else "head"}
+        rows.append(row | {"suggestions": len(part.right)} | _figures(part))
+    return sorted(rows, key=lambda row: (-row["suggestions"], row["group"], row["asked"]))
+
+
+def _row(part: Suggested, total: int) -> dict[str, Any]:
+    first, likely = part.where(part.place < FIRST), part.where(part.probability >= LEVELS[0])
+    recall = int(likely.right.sum()) / max(total, 1)
+    return {"suggestions": len(likely.right), "recall": recall, **_figures(likely), "ece": _error(first)}
+
+
+def _figures(part: Suggested) -> dict[str, float]:
+    return {"right": float(mean(part.right)), "probability": float(mean(part.probability))}
+
+
+def _error(part: Suggested) -> float:
+    return calibration_error(part.probability, part.right)
+
+
+BREAKDOWNS = {"facts": by_known_facts, "relation": by_relation}
