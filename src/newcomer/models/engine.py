@@ -18,8 +18,8 @@ from newcomer.config import Config
 from newcomer.graph import Graph, Ids, Overlay, TripleArray, about_newcomers
 from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.embedding.model import Model
-from newcomer.models.embedding.newcomers import Component, EncodedComponent, Members, NewcomerEncoder, Snapshot
-from newcomer.models.embedding.scorer import EmbeddingScorer, Scores
+from newcomer.models.embedding.newcomers import Component, EncodedComponent, NewcomerEncoder
+from newcomer.models.embedding.scorer import EmbeddingScorer, Members, Scores, Snapshot
 from newcomer.models.ensemble import Column, Signals, Weights, ensemble_scores, feature_names, parts
 from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer

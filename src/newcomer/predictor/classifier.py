@@ -17,8 +17,7 @@ from newcomer.models.bundle import Thresholds
 from newcomer.models.embedding.scorer import Scores
 from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer
 from newcomer.predictor.answers import Verdict
-from newcomer.predictor.fact_store import Triple
-from newcomer.predictor.snapshot import NamedSnapshot, known_answers
+from newcomer.predictor.fact_store import NamedSnapshot, Triple, known_answers
 
 HALF = 0.5  # from which probability on a triple counts as true, where there are no thresholds
 

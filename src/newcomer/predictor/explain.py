@@ -14,8 +14,7 @@ import torch
 from newcomer.graph import UNKNOWN, Mask
 from newcomer.models.ensemble import Column
 from newcomer.predictor.answers import Chain, Grounding, Similar, Weighed
-from newcomer.predictor.fact_store import Fact, NamedComponent, Names, Triple
-from newcomer.predictor.snapshot import NamedSnapshot, words_at
+from newcomer.predictor.fact_store import Fact, NamedComponent, NamedSnapshot, Names, Triple, words_at
 from newcomer.rules.online import OnlineRules
 from newcomer.rules.rule import NONE
 from newcomer.rules.virtual_neighbors import LOGIC, PATH, VirtualNeighbors

@@ -26,8 +26,19 @@ from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
 from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
 from newcomer.predictor.explain import Answer, Conclusions, Explanation, Query, Suggestion
-from newcomer.predictor.fact_store import FactStore, NamedComponent, Names, Stored, Triple, checked, ends_of, named
-from newcomer.predictor.snapshot import NamedSnapshot, known_answers, words_at
+from newcomer.predictor.fact_store import (
+    FactStore,
+    NamedComponent,
+    NamedSnapshot,
+    Names,
+    Stored,
+    Triple,
+    checked,
+    ends_of,
+    known_answers,
+    named,
+    words_at,
+)
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.graph import Answers, Ids, Offsets, Overlay, OverlayArrays, read_only
+from newcomer.graph import Answers, Ids, Offsets, OverlayArrays
 from newcomer.rules.compiled import compiled, edges_of, inverse_of, is_among, lower_bound, run_of, with_room
 from newcomer.rules.rule_index import KINDS, OrientedRules
 
@@ -19,17 +19,11 @@ NOBODY = -1
 
 
 class Facts(NamedTuple):
-    """An entity and its own facts, sorted."""
+    """An entity and its own facts, as `Overlay.facts_of` has them."""
 
     entity: int
     relations: Ids
     tails: Ids
-
-    @classmethod
-    def of(cls, overlay: Overlay, entity: int) -> "Facts":
-        """As an overlay has them, in arrays of the one kind that compiled code is made for."""
-        relations, tails = overlay.facts_of(entity)
-        return cls(entity, read_only(relations), read_only(tails))
 
 
 @compiled

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import AnswerCounts, Ids, Offsets, Overlay, OverlayArrays, changes
+from newcomer.graph import AnswerCounts, Ids, Offsets, Overlay, OverlayArrays
 from newcomer.rules.compiled import compiled, is_among, lower_bound, run_of, with_room
 from newcomer.rules.grounding import BOTH, CONSTANT, ONE, TWO, Facts, ends_of_variable, holds, tails_of
 from newcomer.rules.limits import in_threads
@@ -64,7 +64,7 @@ class RuleRanker:
         """
         size = overlay.num_entities
         scores, confidence = np.zeros(size), np.zeros(size)
-        votes, strengths = self._votes(overlay, relation, online, facts or Facts.of(overlay, entity))
+        votes, strengths = self._votes(overlay, relation, online, facts or Facts(entity, *overlay.facts_of(entity)))
         if self.aggregation == "maximum":
             _lexicographic_scores(votes, scores)
         else:
@@ -247,7 +247,7 @@ def _places(starts: Offsets, levels: Ids) -> Floats:
 def _lexicographic_scores(votes: Ids, scores: Floats) -> None:
     """Fill in a higher score for each group of equal candidates than for all weaker ones: 1, 2, 3, ..."""
     candidates, levels = votes[np.argsort(votes[:, 0], kind="stable")].T
-    firsts = np.flatnonzero(changes(candidates))
+    firsts = np.flatnonzero(np.diff(candidates, prepend=-1))
     starts = np.append(firsts, len(candidates)).astype(np.int64)
     scores[candidates[firsts]] = _places(starts, np.ascontiguousarray(levels))
 

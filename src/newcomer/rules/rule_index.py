@@ -84,7 +84,7 @@ class RuleIndex:
         by_edge = about.take(np.lexsort((about.body_constant, about.body1, about.head)))
         return _joined(walks.take(np.argsort(keys)), by_edge, self.by_constant)
 
-    @property
+    @cached_property
     def num_edges(self) -> int:
         """How many rules of `by_query` are seen from their variables."""
         return len(self._walks.row) + len(self._about.row)

@@ -152,14 +152,14 @@ def graph_signals(
     ranker: RuleRanker, overlay: Overlay, statistics: GraphStatistics | None, entity: int, relation: int
 ) -> GraphSignals:
     """What rules and, where they are used, graph statistics say of (entity, oriented relation, ?)."""
-    facts = Facts.of(overlay, entity)
+    facts = Facts(entity, *overlay.facts_of(entity))
     is_linked = np.zeros(overlay.num_entities, dtype=bool)
     is_linked[facts.tails] = True
     if statistics is None:
         evidence = ranker.evidence(overlay, entity, relation, facts=facts)
         observed = answer_row(overlay.base.observed_counts, relation, overlay.num_entities)
         return GraphSignals(len(facts.tails), evidence, is_linked, observed, None)
-    similarity = statistics.similarity(entity, overlay.answers(entity, relation))
+    similarity = statistics.similarity(entity, facts.tails[facts.relations == relation])
     evidence = ranker.evidence(overlay, entity, relation, statistics.online_rules(relation), facts)
     return GraphSignals(len(facts.tails), evidence, is_linked, statistics.answer_counts(relation), similarity)
 

@@ -157,9 +157,8 @@ class Grounder:
     def ground(self, overlay: Overlay, entity: int) -> Ids:
         """Rows (rule, oriented relation, other end, middle nodes) for an entity."""
         index = self.index
-        return ground_entity(
-            Facts.of(overlay, entity), overlay.arrays, index.by_start, index.start_offsets, index.by_constant
-        )
+        facts = Facts(entity, *overlay.facts_of(entity))
+        return ground_entity(facts, overlay.arrays, index.by_start, index.start_offsets, index.by_constant)
 
     def ground_all(self, overlay: Overlay, entities: Ids, threads: int = 1) -> "Groundings":
         """The groundings of many entities, in the order of their ids."""
