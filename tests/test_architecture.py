@@ -105,7 +105,7 @@ def test_every_module_has_a_test_file(path):
     name = TESTED_ELSEWHERE.get(relative, f"test_{path.stem}.py")
     if path.parent.name == "cli":
         name = "test_cli.py"
-    parent = f"test_{path.stem.split('_')[0]}.py"  # chain_counting.py is tested as a part of chains.py
+    parent = f"test_{path.stem.split('_')[0]}.py"  # foldin_solver.py is tested as a part of foldin.py
     assert any((TESTS / n).exists() for n in (name, parent)) or _named_in_a_test(path), (
         f"{relative} has no tests/{name}"
     )

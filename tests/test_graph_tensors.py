@@ -9,7 +9,7 @@ from newcomer.models.embedding.decoders import DECODERS
 from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings, build_graph_tensors
 from newcomer.models.embedding.model import ENCODERS
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, virtual_neighbors
 from nn_oracle import edges_of, lists_of, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
 
@@ -24,7 +24,7 @@ def inferred(seed: int) -> tuple[Graph, VirtualNeighbors]:
     rng = np.random.default_rng(seed)
     graph = graph_of([*random_rows(rng, ENTITIES, RELATIONS, 40), (3, 1, 3)], ENTITIES, RELATIONS)
     rules = random_rules(rng, ENTITIES, RELATIONS, 12)
-    found = virtual_neighbors(rules, Overlay.of(graph), np.arange(ENTITIES, dtype=np.int32), ANY)
+    found = virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), np.arange(ENTITIES, dtype=np.int32))
     assert len(found) > 20
     return graph, found
 
@@ -151,7 +151,7 @@ def test_virtual_triples_of_entities_beyond_the_seen_ones_are_left_out():
 @pytest.mark.parametrize("nothing", [None, "no conclusions"])
 def test_a_graph_without_virtual_triples(nothing):
     graph, _ = inferred(0)
-    none = virtual_neighbors(RuleSet.empty(RELATIONS), Overlay.of(graph), np.arange(ENTITIES, dtype=np.int32))
+    none = virtual_neighbors(Grounder(RuleSet.empty(RELATIONS)), Overlay.of(graph), np.arange(ENTITIES, dtype=np.int32))
     training = build_graph_tensors(graph, ENTITIES, None if nothing is None else none, CPU)
     assert training.virtual.shape == (0, 3) and training.groundings.premises.shape == (0, 3)
     assert training.groundings.rows.offsets.tolist() == [0]

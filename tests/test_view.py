@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from newcomer.models.embedding.model import ENCODERS, Negatives
-from newcomer.training.embedding import Trainer
-from newcomer.training.view import View, around
+from newcomer.training.embedding import Trainer, View, around
 from nn_oracle import one_thread
 from test_training_embedding import CPU, GRAPH, SEEN, config_of
 

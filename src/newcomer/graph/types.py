@@ -27,12 +27,9 @@ INT64_MAX = np.iinfo(np.int64).max
 class Vocabulary:
     """An immutable list of names; a name's place is its id, and the first look-up refuses a name that stands twice."""
 
-    __slots__ = ("_ids", "_names")
-
     def __init__(self, names: pa.Array | Iterable[str]) -> None:
         array = names if isinstance(names, pa.Array) else pa.array(list(names), type=pa.string())
         self._names: pa.Array = array.cast(pa.string())
-        self._ids: dict[str, int] | None = None
 
     @property
     def names(self) -> pa.Array:
@@ -51,7 +48,7 @@ class Vocabulary:
         return str(self._names[int(identifier)].as_py())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._index
+        return name in self.index
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and bool(self._names.equals(other._names))
@@ -62,19 +59,18 @@ class Vocabulary:
     def __repr__(self) -> str:
         return f"Vocabulary({len(self):,} names)"
 
-    @property
-    def _index(self) -> dict[str, int]:
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The id of each name."""
         # Built on the first look-up only: a graph that is merely read, split or counted never pays for it.
-        if self._ids is None:
-            ids = {name: i for i, name in enumerate(self._names.to_pylist())}
-            if len(ids) != len(self):
-                raise DatasetError(f"a vocabulary of {len(self):,} names holds only {len(ids):,} distinct ones")
-            self._ids = ids
-        return self._ids
+        ids = {name: i for i, name in enumerate(self._names.to_pylist())}
+        if len(ids) != len(self):
+            raise DatasetError(f"a vocabulary of {len(self):,} names holds only {len(ids):,} distinct ones")
+        return ids
 
     def id(self, name: str) -> int:
         """The id of a name, or ``UNKNOWN`` (-1)."""
-        return self._index.get(name, UNKNOWN)
+        return self.index.get(name, UNKNOWN)
 
     def ids(self, names: Sequence[str] | pa.Array) -> Ids:
         """The ids of many names; ``UNKNOWN`` where a name is not here."""
@@ -83,7 +79,7 @@ class Vocabulary:
 
             found = pc.index_in(names.cast(pa.string()), value_set=self._names)
             return _int32(found.fill_null(UNKNOWN).to_numpy(zero_copy_only=False))
-        index = self._index
+        index = self.index
         return np.fromiter((index.get(n, UNKNOWN) for n in names), dtype=np.int32, count=len(names))
 
     def names_of(self, ids: Ids | Sequence[int]) -> list[str]:
@@ -200,15 +196,6 @@ class Graph:
         rows = sort_unique(triples, len(entities), len(relations))
         rows = TripleArray(read_only(rows.heads), read_only(rows.relations), read_only(rows.tails))
         return cls(entities, relations, rows, offsets_of(np.bincount(rows.heads, minlength=len(entities))))
-
-    @classmethod
-    def from_names(cls, triples: Iterable[tuple[str, str, str]]) -> "Graph":
-        """From (head, relation, tail) names; ids follow the alphabet."""
-        rows = list(triples)
-        entities = Vocabulary(sorted({name for h, _, t in rows for name in (h, t)}))
-        relations = Vocabulary(sorted({r for _, r, _ in rows}))
-        ids = [(entities.id(h), relations.id(r), entities.id(t)) for h, r, t in rows]
-        return cls.build(entities, relations, TripleArray.of(ids))
 
     def __len__(self) -> int:
         return len(self.triples)

@@ -95,10 +95,6 @@ class Rows:
         entries = (self.offsets[rows] - offsets[:-1])[row] + torch.arange(len(row), device=rows.device)
         return Rows(offsets, self.columns[entries], self.width).knowing(row, sizes), entries
 
-    def widened(self, width: int) -> "Rows":
-        """The same rows, whose entries are below a larger number."""
-        return Rows(self.offsets, self.columns, width).knowing(self.row_ids(), self.sizes)
-
     def where(self, mask: Tensor) -> "Rows":
         """All rows, with the entries under a mask (entries,) only."""
         return Rows(_offsets(mask)[self.offsets], self.columns[mask], self.width)

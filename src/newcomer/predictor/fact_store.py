@@ -52,17 +52,12 @@ class Names:
     @cached_property
     def entity_ids(self) -> dict[str, int]:
         """Of all entities, by name."""
-        return {name: identifier for identifier, name in enumerate(self.entity_names)}
+        return self.entities.index
 
     @cached_property
     def relation_names(self) -> list[str]:
         """Of all relations, by id."""
         return list(self.relations)
-
-    @cached_property
-    def relation_ids(self) -> dict[str, int]:
-        """Of all relations, by name."""
-        return {name: identifier for identifier, name in enumerate(self.relation_names)}
 
     def seen(self, name: str) -> int:
         """The id of a seen entity, else ``UNKNOWN``."""
@@ -71,7 +66,7 @@ class Names:
 
     def relation(self, name: object) -> int:
         """The id of a relation; an error with the nearest name where there is none."""
-        found = self.relation_ids.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
+        found = self.relations.index.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
         if found == UNKNOWN:
             near = get_close_matches(str(name), self.relation_names, n=1, cutoff=0.6)
             guess = f"did you mean {near[0]!r}?" if near else f"it knows {len(self.relations):,} others"
@@ -101,7 +96,7 @@ def checked(facts: Iterable[Sequence[str]], names: Names, on_unknown_relation: s
         identifier = 0
         try:
             head, relation, tail = named(row)
-            identifier = names.relation_ids.get(relation, UNKNOWN)
+            identifier = names.relations.index.get(relation, UNKNOWN)
             if identifier == UNKNOWN and on_unknown_relation == "skip":
                 skipped += 1
                 continue

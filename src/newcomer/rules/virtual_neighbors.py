@@ -185,19 +185,6 @@ class Groundings(NamedTuple):
 
 
 def virtual_neighbors(
-    rules: RuleSet,
-    overlay: Overlay,
-    entities: Ids,
-    limits: NeighborLimits | None = None,
-    paths: PathLimits | None = None,
-    seed: int = 0,
-    threads: int = 1,
-) -> VirtualNeighbors:
-    """What rules (and, with ``paths``, symmetric-path rules) conclude about ``entities`` from their own facts."""
-    return gather(Grounder(rules, limits), overlay, entities, paths, seed, threads)
-
-
-def gather(
     grounder: Grounder,
     overlay: Overlay,
     entities: Ids,
@@ -206,7 +193,10 @@ def gather(
     threads: int = 1,
     relation: int | None = None,
 ) -> VirtualNeighbors:
-    """As `virtual_neighbors`, with rules that are ready already; of one relation's conclusions, where it is given."""
+    """What rules (and, with ``paths``, symmetric-path rules) conclude about ``entities`` from their own facts.
+
+    Of one relation's conclusions, where it is given.
+    """
     parts = [grounder.ground_all(overlay, entities, threads)]
     path_rules = PathRules.empty(grounder.num_relations)
     if paths is not None:

@@ -29,10 +29,11 @@ from torch import Tensor
 
 from newcomer import __version__
 from newcomer.config import Config, flat_settings
-from newcomer.errors import InputError, OutputError, shown
+from newcomer.errors import InputError, OutputError, one_line, shown
 from newcomer.graph import InductiveDataset
 from newcomer.locks import locked
 from newcomer.models.bundle import dataset_hash
+from newcomer.models.serialisation import under
 from newcomer.rules.rule import COLUMNS, RuleSet
 from newcomer.training.embedding import Trainer
 
@@ -131,11 +132,6 @@ def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: Ma
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    """Those whose names begin so, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
 def restore_model(trainer: Trainer, tensors: Tensors) -> None:
     """Give a trainer the weights and labels of `model_tensors`."""
     trainer.model.load_state_dict(under("model.", tensors))
@@ -162,7 +158,7 @@ def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: T
         if os.name == "posix":  # elsewhere folders cannot be opened
             _to_disk(path.parent)
     except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
+        reason = getattr(error, "strerror", None) or one_line(error)
         raise OutputError(f"{path}: cannot be written ({reason}); make room or choose another place") from None
     finally:
         with suppress(OSError):
@@ -215,8 +211,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], Tensors]:
             tensors = {name: file.get_tensor(name) for name in names}
         content = json.loads(header)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise InputError(path, f"is not a whole checkpoint ({reason})", hint=START_ANEW) from None
+        raise InputError(path, f"is not a whole checkpoint ({one_line(error)})", hint=START_ANEW) from None
     if not isinstance(content, dict):
         raise InputError(path, "is no checkpoint of newcomer", hint=START_ANEW)
     return content, tensors
@@ -277,8 +272,7 @@ class Journal:
             yield
         except (ValueError, KeyError, RuntimeError) as error:
             place = (self.folder or Path()) / CHECKPOINT
-            reason = " ".join(str(error).split())[:160]
-            raise InputError(place, f"does not fit what was prepared ({reason})", hint=START_ANEW) from None
+            raise InputError(place, f"does not fit what was prepared ({one_line(error)})", hint=START_ANEW) from None
 
 
 @contextmanager

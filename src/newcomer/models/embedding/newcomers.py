@@ -17,10 +17,9 @@ from torch import Tensor
 from newcomer.config import ModelConfig
 from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
 from newcomer.models.embedding.encoder import Edges, QueryTable, States
-from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors, soft_labels
 from newcomer.models.embedding.model import Model
 from newcomer.models.sparse import Rows
-from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 MANY = 64  # newcomers of a component: from here on what does not depend on the query is computed once

@@ -18,8 +18,8 @@ from newcomer.rules.files.lines import (
     cells_of,
     check_share,
     count_of,
+    lines_of,
     number_of,
-    read_text,
     rules_of,
     write_text,
 )
@@ -51,7 +51,7 @@ def _line(
 
 def read_amie(path: Path | str, relations: Vocabulary, entities: Vocabulary | None = None) -> RuleSet:
     """Read AMIE's listing; lines without a variable (its header, its remarks) are passed over."""
-    every = list(enumerate(read_text(path), start=1))
+    every = list(enumerate(lines_of(path), start=1))
     lines = [(number, line) for number, line in every if "?" in line]
     filled = [(number, line) for number, line in every if line.strip()]
     if filled and not lines and not any(TITLE in line for _, line in filled):

@@ -18,7 +18,7 @@ from newcomer.rules.files.lines import (
     cells_of,
     check_share,
     count_of,
-    read_text,
+    lines_of,
     rules_of,
     write_text,
 )
@@ -37,7 +37,7 @@ def _line(rule: Rule, path: Path | str, relations: Vocabulary, entities: Vocabul
 
 def read_anyburl(path: Path | str, relations: Vocabulary, entities: Vocabulary | None = None) -> RuleSet:
     """Read AnyBURL's listing."""
-    lines = enumerate(read_text(path), start=1)
+    lines = enumerate(lines_of(path), start=1)
     return rules_of(path, lines, lambda line: _row(line, relations, entities), len(relations))
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from newcomer.errors import InputError, OutputError, shown
-from newcomer.files import create_bytes, open_bytes
+from newcomer.files import create_bytes, read_text
 from newcomer.graph import Vocabulary
 from newcomer.rules.rule import UNCOUNTED, Rule, RuleSet, ShapeError, Variable, is_plain
 
@@ -17,15 +17,9 @@ LINES_AT_ONCE = 1 << 14
 Words = tuple[str, str, str]  # an atom as relation, left and right term
 
 
-def read_text(path: Path | str) -> list[str]:
+def lines_of(path: Path | str) -> list[str]:
     """The lines without their ends; only a line feed ends a line, since names may hold rarer separators."""
-    with open_bytes(Path(path)) as stream:
-        content = bytes(stream.read())
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        line = content[: problem.start].count(b"\n") + 1
-        raise InputError(path, "is not UTF-8", line, "save it as UTF-8") from None
+    text = read_text(Path(path))
     lines = text.removesuffix("\n").split("\n") if text else []
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 

@@ -14,7 +14,7 @@ import numpy as np
 from newcomer.errors import InputError, shown
 from newcomer.graph import Vocabulary
 from newcomer.rules.files.columns import AtomTable, names_of_lines, read_lines, table_lines
-from newcomer.rules.files.lines import cells_of, check_share, count_of, parsed, read_text, write_text
+from newcomer.rules.files.lines import cells_of, check_share, count_of, lines_of, parsed, write_text
 from newcomer.rules.rule import UNCOUNTED, Rule, RuleSet, concatenate_rules, parse_rule
 
 HEADER = ("rule", "support", "body_size", "pca_body_size", "head_size", "head_coverage", "confidence", "pca_confidence")
@@ -45,7 +45,7 @@ def read_rule_table(path: Path | str) -> tuple[RuleSet, Vocabulary, Vocabulary]:
 
 def _table_lines(path: Path | str) -> list[str]:
     """The lines below the header."""
-    header, *lines = read_text(path) or [""]
+    header, *lines = lines_of(path) or [""]
     if tuple(header.split("\t")) != HEADER:
         raise InputError(path, f"the header is {shown(header)}", 1, "expected: " + " ".join(HEADER))
     return lines
