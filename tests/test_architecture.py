@@ -27,7 +27,7 @@ TORCH_FREE = {"errors", "config", "files", "graph", "locks", "data", "rules"}
 TESTED_ELSEWHERE = {"cli/common.py": "test_cli.py", "cli/app.py": "test_cli.py"}
 TESTED_ELSEWHERE |= {f"rules/mining/{name}.py": "test_horn.py" for name in ("bodies", "support", "index")}
 TESTED_ELSEWHERE |= {"rules/mining/plan.py": "test_miner.py"}
-TESTED_ELSEWHERE |= {f"rules/files/{name}.py": "test_rule_table.py" for name in ("lines", "amie", "anyburl", "formats")}
+TESTED_ELSEWHERE |= {f"rules/files/{name}.py": "test_rule_table.py" for name in ("lines", "listings")}
 TESTED_ELSEWHERE |= {f"config/{name}.py": "test_config.py" for name in ("fields", "settings", "reading")}
 
 

@@ -16,8 +16,8 @@ from newcomer.models.bundle import write_bundle
 from newcomer.predictor import Confidence, Lesson, Predictor, Suggestion, load
 from newcomer.predictor.confidence import RelationCooccurrence, RuleReach
 from newcomer.predictor.fact_store import Names
+from newcomer.rules.grounding import RuleIndex
 from newcomer.rules.rule import Kind, Rule, RuleSet
-from newcomer.rules.rule_index import RuleIndex
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import parts, settings, world

@@ -44,7 +44,7 @@ def test_every_triple_is_an_edge_of_its_head_and_inverted_of_its_tail(seed):
     expected = []
     for number, (h, r, t) in enumerate([*graph.triples.rows.tolist(), *virtual.triples.rows.tolist()]):
         expected += [(h, r, t, number), (t, r + RELATIONS, h, number)]
-    columns = training.rows.row_ids(), training.relations, training.rows.columns, training.sources
+    columns = training.rows.row_ids, training.relations, training.rows.columns, training.sources
     assert list(zip(*(c.tolist() for c in columns), strict=True)) == sorted(expected)
     assert training.facts.tolist() == graph.triples.rows.tolist()
     assert training.virtual.tolist() == virtual.triples.rows.tolist()
@@ -61,7 +61,7 @@ def test_hiding_a_triple_hides_both_of_its_edges_and_no_other(seed):
         assert hidden.tolist() == (training.sources == number).tolist()
         assert int(hidden.sum()) == 2
     loop = graph.triples.rows.tolist().index([3, 1, 3])
-    assert training.rows.row_ids()[training.sources == loop].tolist() == [3, 3]
+    assert training.rows.row_ids[training.sources == loop].tolist() == [3, 3]
 
 
 @pytest.mark.parametrize("name", ENCODERS)

@@ -110,14 +110,22 @@ def fresh_file(path: Path) -> Iterator[Path]:
     """A temporary name beside ``path`` that takes its place when the block ends well, and vanishes when not."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        partial.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from None
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield partial
+            partial.replace(path)
     finally:
         with suppress(OSError):  # it may be gone, or never have been possible
             partial.unlink()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A place that cannot be written is an `OutputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error) from None
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
@@ -136,12 +144,10 @@ def fresh_folder(path: Path, force: bool = False, marker: str | None = None) -> 
     Even then only an empty folder is replaced, or one that holds the file ``marker`` (any of `MARKERS` where it is
     `None`): nobody else's files are deleted.
     """
-    try:
+    with writing(path):
         _refuse_existing(path, force, marker)
         path.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise _unwritable(path, error) from None
     try:
         staging.chmod(0o755)
         yield staging

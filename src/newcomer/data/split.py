@@ -49,7 +49,7 @@ def split_graph(dataset: InductiveDataset, rule: SplitRule, newcomers: Ids | Non
     >>> len(data.newcomers), len(data.test)
     (52, 54)
     """
-    whole = _reunite(dataset) if len(dataset.auxiliary) else dataset
+    whole = dataset.reunited() if len(dataset.auxiliary) else dataset  # before it is cut anew
     source = whole if len(whole.test.positives) else hold_out(whole, rule.seed)
     test = source.test.positives
     drawn = test if newcomers is not None else test.take(_draw(len(test), rule))
@@ -57,12 +57,6 @@ def split_graph(dataset: InductiveDataset, rule: SplitRule, newcomers: Ids | Non
     is_candidate = np.zeros(len(source.entities), dtype=bool)
     is_candidate[ends] = True
     return _cut(source, drawn, is_candidate, both=rule.unseen == "both" and newcomers is None)
-
-
-def _reunite(dataset: InductiveDataset) -> InductiveDataset:
-    """A data set that has newcomers already: their facts go back into the graph before it is cut anew."""
-    nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
-    return InductiveDataset(dataset.name, dataset.known_facts(), nothing, dataset.valid, dataset.test)
 
 
 def _draw(available: int, rule: SplitRule) -> Ids:

@@ -5,7 +5,7 @@ the code knows one direction only: from an entity, along a relation, to a tail.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,29 +29,24 @@ class Vocabulary:
 
     def __init__(self, names: pa.Array | Iterable[str]) -> None:
         array = names if isinstance(names, pa.Array) else pa.array(list(names), type=pa.string())
-        self._names: pa.Array = array.cast(pa.string())
-
-    @property
-    def names(self) -> pa.Array:
-        """All names as an Arrow array, in id order."""
-        return self._names
+        self.names: pa.Array = array.cast(pa.string())  # in id order
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names.to_pylist())
+        return iter(self.names.to_pylist())
 
     def __getitem__(self, identifier: int) -> str:
         if identifier < 0:  # `UNKNOWN` is no name, least of all the last one
             raise IndexError(f"a vocabulary has no id {identifier}")
-        return str(self._names[int(identifier)].as_py())
+        return str(self.names[int(identifier)].as_py())
 
     def __contains__(self, name: object) -> bool:
         return name in self.index
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and bool(self._names.equals(other._names))
+        return isinstance(other, Vocabulary) and bool(self.names.equals(other.names))
 
     def __hash__(self) -> int:
         return hash((len(self), self[0] if len(self) else ""))
@@ -63,7 +58,7 @@ class Vocabulary:
     def index(self) -> dict[str, int]:
         """The id of each name."""
         # Built on the first look-up only: a graph that is merely read, split or counted never pays for it.
-        ids = {name: i for i, name in enumerate(self._names.to_pylist())}
+        ids = {name: i for i, name in enumerate(self.names.to_pylist())}
         if len(ids) != len(self):
             raise DatasetError(f"a vocabulary of {len(self):,} names holds only {len(ids):,} distinct ones")
         return ids
@@ -77,14 +72,14 @@ class Vocabulary:
         if isinstance(names, pa.Array):
             import pyarrow.compute as pc
 
-            found = pc.index_in(names.cast(pa.string()), value_set=self._names)
+            found = pc.index_in(names.cast(pa.string()), value_set=self.names)
             return _int32(found.fill_null(UNKNOWN).to_numpy(zero_copy_only=False))
         index = self.index
         return np.fromiter((index.get(n, UNKNOWN) for n in names), dtype=np.int32, count=len(names))
 
     def names_of(self, ids: Ids | Sequence[int]) -> list[str]:
         """The names of many ids."""
-        return list(self._names.take(pa.array(np.asarray(ids, dtype=np.int32))).to_pylist())
+        return list(self.names.take(pa.array(np.asarray(ids, dtype=np.int32))).to_pylist())
 
 
 def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
@@ -311,6 +306,11 @@ class InductiveDataset:
     def known_facts(self) -> Graph:
         """What is known when questions are asked: the observed graph and the auxiliary facts."""
         return Graph.build(self.entities, self.relations, concatenate([self.observed.triples, self.auxiliary.triples]))
+
+    def reunited(self) -> "InductiveDataset":
+        """The same without newcomers: their facts are observed ones."""
+        nothing = Graph.build(self.entities, self.relations, TripleArray.empty())
+        return replace(self, observed=self.known_facts(), auxiliary=nothing)
 
     def known(self) -> Graph:
         """Everything stated anywhere in the data set: the `known` filter of a ranking."""

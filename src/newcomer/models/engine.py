@@ -26,7 +26,7 @@ from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.models.rule_engine import RuleEngine
 from newcomer.models.triple_classifier import TripleClassifier
 from newcomer.rules.limits import in_threads, thread_count
-from newcomer.rules.online import OnlineRules
+from newcomer.rules.ranking import OnlineRules
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.statistics import GraphSignals, GraphStatistics, graph_signals
 from newcomer.rules.virtual_neighbors import VirtualNeighbors

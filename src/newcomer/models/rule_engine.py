@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from newcomer.config import Config, RulesConfig
-from newcomer.graph import Base, Graph, Ids, Overlay, TripleArray, seen_count
+from newcomer.graph import Base, Ids, Overlay, TripleArray
 from newcomer.models.embedding.newcomers import Component
 from newcomer.rules.limits import thread_count
 from newcomer.rules.mining.symmetric_paths import PathLimits
@@ -90,12 +90,6 @@ class RuleEngine:
         overlay = self.observed.with_delta(component.facts, known[known < self.observed.num_entities])
         found = virtual_neighbors(grounder, overlay, entities, paths, self.seed, thread_count(threads), relation)
         return about_those(found, known, self.observed.num_seen)
-
-
-def ground_seen(rules: RuleSet, observed: Graph, config: Config, threads: int | None = None) -> VirtualNeighbors | None:
-    """What the rules conclude about the seen entities, from observed facts."""
-    seen = np.arange(seen_count(observed), dtype=np.int32)
-    return ground(rules, Overlay.of(observed), seen, config, threads)
 
 
 def ground(

@@ -50,18 +50,13 @@ class Names:
         return list(self.entities)
 
     @cached_property
-    def entity_ids(self) -> dict[str, int]:
-        """Of all entities, by name."""
-        return self.entities.index
-
-    @cached_property
     def relation_names(self) -> list[str]:
         """Of all relations, by id."""
         return list(self.relations)
 
     def seen(self, name: str) -> int:
         """The id of a seen entity, else ``UNKNOWN``."""
-        found = self.entity_ids.get(name, UNKNOWN)
+        found = self.entities.index.get(name, UNKNOWN)
         return found if found < self.num_seen else UNKNOWN
 
     def relation(self, name: object) -> int:
@@ -230,9 +225,9 @@ class NamedComponent(Component):
     @classmethod
     def of(cls, members: Iterable[str], store: FactStore, names: Names) -> "NamedComponent":
         """These newcomers of a store; those unknown to the vocabulary are numbered by name."""
-        ids = {name: names.entity_ids.get(name, UNKNOWN) for name in members}
+        ids = {name: names.entities.index.get(name, UNKNOWN) for name in members}
         new = sorted(name for name, identifier in ids.items() if identifier == UNKNOWN)
-        ids |= {name: len(names.entity_ids) + place for place, name in enumerate(new)}
+        ids |= {name: len(names.entities.index) + place for place, name in enumerate(new)}
         ordered = sorted(ids, key=ids.__getitem__)
         numbers = np.array([ids[name] for name in ordered], dtype=np.int32)
         return cls(numbers, facts_by_id(ordered, store, names, ids), tuple(ordered))
@@ -254,7 +249,7 @@ def facts_by_id(members: Iterable[str], store: FactStore, names: Names, ids: Map
     """The facts of newcomers, each once; ``ids`` has those of all newcomers in them."""
 
     def number(name: str) -> int:
-        return ids[name] if name in ids else names.entity_ids[name]
+        return ids[name] if name in ids else names.entities.index[name]
 
     stated = {fact for name in members for fact in store[name]}
     return TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])
@@ -284,14 +279,14 @@ class NamedSnapshot:
     @cached_property
     def _unknown(self) -> list[str]:
         """The newcomers that the vocabulary lacks, by name."""
-        return sorted(name for name, slot in self.slots.items() if slot and name not in self.names.entity_ids)
+        return sorted(name for name, slot in self.slots.items() if slot and name not in self.names.entities.index)
 
     def id(self, name: str) -> int:
         """The id of an entity; an error where it is not there."""
-        found = self.names.entity_ids.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
+        found = self.names.entities.index.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
         if not 0 <= found < self.names.num_seen and name not in self:
             raise OptionError(f"the entity {shown(name)} is not known; add facts of it first")
-        return found if found != UNKNOWN else len(self.names.entity_ids) + bisect_left(self._unknown, name)
+        return found if found != UNKNOWN else len(self.names.entities.index) + bisect_left(self._unknown, name)
 
     def name_of(self, identifier: int) -> str:
         """The name of an id."""
@@ -306,7 +301,7 @@ class NamedSnapshot:
             return first
         present = [name for name, slot in slots.items() if slot is not None]
         ids = {name: self.id(name) for name in present}
-        known = self.names.entity_ids
+        known = self.names.entities.index
         changed = np.array(sorted(known[name] for name in slots if name in known), dtype=np.int32)
         overlay = first.overlay.with_delta(facts_by_id(present, self.store, self.names, ids), changed)
         is_present = np.ones(len(known) + len(self._unknown), dtype=bool)

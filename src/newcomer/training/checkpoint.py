@@ -30,6 +30,7 @@ from torch import Tensor
 from newcomer import __version__
 from newcomer.config import Config, flat_settings
 from newcomer.errors import InputError, OutputError, one_line, shown
+from newcomer.files import writing
 from newcomer.graph import InductiveDataset
 from newcomer.locks import locked
 from newcomer.models.bundle import dataset_hash
@@ -253,7 +254,7 @@ class Journal:
         self.keep(tensors)
         if self.folder is None:
             return
-        with _writing(self.folder / METRICS), (self.folder / METRICS).open("a", encoding="utf-8") as file:
+        with writing(self.folder / METRICS), (self.folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(_line(record))
         for name, value in record.items():
             if self.board is not None and isinstance(value, float):
@@ -295,7 +296,7 @@ def _begin(journal: Journal, folder: Path, resume: bool) -> None:
         if not resume:
             raise OutputError(f"{folder}: holds a training that was interrupted; resume it or choose another place")
         journal.state, journal.tensors = read_checkpoint(folder / CHECKPOINT, journal.identity)
-    with _writing(folder / METRICS):
+    with writing(folder / METRICS):
         partial = folder / f".{METRICS}.partial"
         partial.write_text("".join(map(_line, journal.state.history)), encoding="utf-8")
         partial.replace(folder / METRICS)
@@ -317,7 +318,7 @@ def claimed(folder: Path | None) -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 stack.enter_context(locked(folder))
@@ -351,12 +352,3 @@ def remove_training(folder: Path) -> None:
 
 def _line(record: Figures) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """What cannot be written, in a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None

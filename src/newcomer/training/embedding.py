@@ -82,7 +82,7 @@ def _draw(
     rows, entries = graph.rows.pick(entities)
     visible = weights[graph.sources[entries]] > 0
     rows, entries = rows.where(visible), entries[visible]
-    row = rows.row_ids()
+    row = rows.row_ids
     keys = torch.rand(len(entries), generator=generator, dtype=torch.float64, device=generator.device)
     order = torch.argsort(row + keys)  # by row, at random within
     first = order[torch.arange(len(order), device=row.device) - rows.offsets[row] < fanout].sort().values

@@ -152,7 +152,7 @@ class PropagationTrainer:
     def _degrees_without(self, masked: Tensor) -> Tensor:
         """(entities,): how many edges are left of each."""
         rows = self.graph.rows
-        return (rows.sizes - torch.bincount(rows.row_ids()[masked], minlength=rows.num_rows)).float()
+        return (rows.sizes - torch.bincount(rows.row_ids[masked], minlength=rows.num_rows)).float()
 
     def _batches(self, queries: Tensor, masked: Tensor, degrees: Tensor) -> Iterator[Batch]:
         """The queries, as many together as memory allows."""
@@ -173,7 +173,7 @@ class PropagationTrainer:
         """What the answers are not compared with: all other true ones."""
         sources, relations, answers = queries.unbind(dim=1)
         rows, numbers = self.graph.rows.pick(sources)
-        query = rows.row_ids()
+        query = rows.row_ids
         others = (self.graph.relations[numbers] == relations[query]) & (rows.columns != answers[query])
         places = query[others] * self.graph.num_entities + rows.columns[others]
         mask = torch.zeros(len(queries) * self.graph.num_entities, device=self.device)

@@ -98,7 +98,7 @@ class FoldInEncoder(Encoder):
 
     def _used_facts(self, edges: Edges) -> UsedFacts:
         """The visible edges of known relations."""
-        row, relations, columns = edges.rows.row_ids().cpu(), edges.relations.cpu(), edges.rows.columns.cpu()
+        row, relations, columns = edges.rows.row_ids.cpu(), edges.relations.cpu(), edges.rows.columns.cpu()
         weights = edges.weights.detach().cpu()
         order = torch.from_numpy(np.lexsort((weights, columns, relations, row)))
         facts = UsedFacts(row[order], relations[order], columns[order], weights[order])

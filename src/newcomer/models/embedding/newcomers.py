@@ -115,7 +115,7 @@ class NewcomerEncoder:
         own, entries = edges.rows.pick(asked)
         others, columns = torch.unique(own.columns, return_inverse=True)
         nodes = torch.cat([asked, others])
-        rows = Rows(own.offsets, columns + len(asked), len(nodes)).knowing(own.row_ids(), own.sizes)
+        rows = Rows(own.offsets, columns + len(asked), len(nodes)).knowing(own.row_ids, own.sizes)
         layers = tuple(layer[nodes] for layer in self.states.layers)
         return States(layers, Edges(rows, edges.relations[entries], edges.weights[entries]), nodes), places
 

@@ -148,7 +148,7 @@ def messages_along(parts: Sequence[PropagationEdges]) -> Messages:
     size, columns = parts[0].num_relations, []
     for one in parts:
         oriented = (one.relations + size) % (2 * size)
-        columns.append(torch.stack([one.rows.row_ids(), one.rows.columns, oriented])[:, one.weights != 0])
+        columns.append(torch.stack([one.rows.row_ids, one.rows.columns, oriented])[:, one.weights != 0])
     return Messages(*torch.cat(columns, dim=1).numpy())
 
 

@@ -76,7 +76,7 @@ def messages_of(pairs: Pairs, edges: PropagationEdges, scales: Tensor) -> Pairs:
     inside = pairs.entities < edges.rows.num_rows
     entities, queries, vectors = (column[inside] for column in pairs)
     picked, numbers = edges.rows.pick(entities)
-    sender, inverse = picked.row_ids(), (edges.relations[numbers] + edges.num_relations) % len(scales)
+    sender, inverse = picked.row_ids, (edges.relations[numbers] + edges.num_relations) % len(scales)
     messages = vectors[sender] * scales[inverse] * edges.weights[numbers][:, None]
     return Pairs(picked.columns, queries[sender], messages)
 
