@@ -152,9 +152,9 @@ class FoldInEncoder(Encoder):
         return self.look_up(entities, states.layers[0])
 
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
-        vectors = self.plain(states, entities)
         if self.training:  # with known relations only
-            return vectors
+            return self.plain(states, entities)
+        vectors = states.layers[0][entities]
         unknown = torch.nonzero(self.is_unknown(queries))[:, 0]
         if len(unknown) == 0:
             return vectors
