@@ -13,8 +13,7 @@ import numpy as np
 from harness import Bar, best_of, data_folder, finish, in_child
 from newcomer.data import load_dataset
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules.mining.chain_counting import ChainLimits
-from newcomer.rules.mining.chains import mine_chains
+from newcomer.rules.mining.chains import ChainLimits, mine_chains
 from newcomer.rules.mining.constants import ConstantLimits, mine_constants
 from newcomer.rules.rule import Kind, RuleSet
 
@@ -25,7 +24,7 @@ MEMORY_BAR = 150.0  # MB, beyond what importing and reading took
 LOAD = """
 from newcomer.data import load_dataset
 from newcomer.rules.mining.chains import mine_chains
-from newcomer.rules.mining.chain_counting import ChainLimits
+from newcomer.rules.mining.chains import ChainLimits
 from newcomer.rules.mining.constants import ConstantLimits, mine_constants
 graph = load_dataset("fb15k-subject-10").observed
 """

@@ -187,7 +187,7 @@ def neighbours(dataset: InductiveDataset) -> list[Bar]:
     )
     overlay, after = Overlay.of_dataset(dataset), []
     for paths in (None, PathLimits()):
-        found = virtual_neighbors(rules, overlay, dataset.test_newcomers, limits, paths, threads=THREADS)
+        found = virtual_neighbors(Grounder(rules, limits), overlay, dataset.test_newcomers, paths, threads=THREADS)
         after.append(neighbours_per_predicted_fact(dataset, degrees + found.degrees(len(dataset.entities))) or 0.0)
     before = neighbours_per_predicted_fact(dataset, degrees) or 0.0
     print(
@@ -202,7 +202,7 @@ def neighbours(dataset: InductiveDataset) -> list[Bar]:
 
 def print_true_shares(dataset: InductiveDataset, rules: RuleSet, limits: NeighborLimits, full: Graph) -> None:
     overlay = Overlay.of_dataset(dataset)
-    found = virtual_neighbors(rules, overlay, dataset.test_newcomers, limits, PathLimits(), threads=THREADS)
+    found = virtual_neighbors(Grounder(rules, limits), overlay, dataset.test_newcomers, PathLimits(), threads=THREADS)
     true = full.contains(found.triples.heads, found.triples.relations, found.triples.tails)
     by_kind = ((name, found.kinds == kind) for kind, name in enumerate(("Horn rules", "paths alone")))
     shares = ", ".join(f"{100 * true[mask].mean():.1f} % of {mask.sum():,} by {name}" for name, mask in by_kind)

@@ -206,7 +206,7 @@ def layer_on(edges: Edges, num_relations: int, dim: int) -> tuple[Callable[[], O
 
 def gathered_layer(layer: StructureLayer, edges: Edges, vectors: Tensor) -> Tensor:
     """The layer by gather and index_add; `index_select` has the faster backward pass of the ways to gather."""
-    row, nothing = edges.rows.row_ids(), vectors.new_zeros(edges.rows.num_rows)
+    row, nothing = edges.rows.row_ids, vectors.new_zeros(edges.rows.num_rows)
     degree = nothing.index_add(0, row, edges.weights).clamp_min(1e-6)
     values = layer.alpha.index_select(0, edges.relations) * edges.weights / degree[row]
     messages = vectors.index_select(0, edges.rows.columns) * values[:, None]

@@ -15,7 +15,7 @@ from newcomer.data.dataset import parts_of
 from newcomer.data.tables import NamedTriples, assemble
 from newcomer.errors import InputError, NewcomerError
 from newcomer.evaluation.ranking import Progress, Queries, RankingProtocol, RankingResult, Scorer, evaluate_under
-from newcomer.graph import Graph, InductiveDataset, TripleArray
+from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
 
 settings.register_profile(
     "pinned",
@@ -56,7 +56,7 @@ def parts_by_name(dataset: InductiveDataset) -> dict[str, list[Row]]:
 def make_dataset(**parts: Iterable[tuple[str, str, str]]) -> InductiveDataset:
     """A data set out of triples by name: train=, aux=, valid=, test=."""
     listed = {role: list(triples) for role, triples in parts.items()}
-    graph = Graph.from_names([row for triples in listed.values() for row in triples])
+    graph = named_graph([row for triples in listed.values() for row in triples])
     ids = {
         role: TripleArray.of(
             [(graph.entities.id(h), graph.relations.id(r), graph.entities.id(t)) for h, r, t in triples]
@@ -131,3 +131,12 @@ def without_rights() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+def named_graph(triples: Iterable[tuple[str, str, str]]) -> Graph:
+    """From (head, relation, tail) names; ids follow the alphabet."""
+    rows = list(triples)
+    entities = Vocabulary(sorted({name for h, _, t in rows for name in (h, t)}))
+    relations = Vocabulary(sorted({r for _, r, _ in rows}))
+    ids = [(entities.id(h), relations.id(r), entities.id(t)) for h, r, t in rows]
+    return Graph.build(entities, relations, TripleArray.of(ids))

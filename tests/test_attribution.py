@@ -34,7 +34,7 @@ from newcomer.models.propagation.network import LAYERS, Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.predictor import Chain as NamedChain
 from newcomer.predictor import Predictor
-from newcomer.predictor.snapshot import NamedSnapshot
+from newcomer.predictor.fact_store import NamedSnapshot
 from nn_oracle import one_thread
 from overlay_world import ENTITIES, FACT, RELATIONS, SEEN, ids, overlay_of
 from propagation_world import CPU, KINDS, network_of

@@ -27,9 +27,6 @@ from newcomer.config import config_hash, load_preset, with_overrides
 from newcomer.errors import InputError, OutputError
 from newcomer.graph import Graph, Overlay, TripleArray, Vocabulary
 from newcomer.models.bundle import (
-    KNOWN,
-    MANIFEST,
-    REQUIRED,
     Bundle,
     Thresholds,
     dataset_hash,
@@ -39,9 +36,10 @@ from newcomer.models.bundle import (
     tables,
     write_bundle,
 )
+from newcomer.models.bundle.manifest import KNOWN, MANIFEST, REQUIRED
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
-from newcomer.rules.virtual_neighbors import LOGIC, PATH, NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.rules.virtual_neighbors import LOGIC, PATH, Grounder, NeighborLimits, VirtualNeighbors, virtual_neighbors
 
 ODD = ["", "x", "_", " two  words ", "a\tb", "line\nfeed", "\r", "\0", '"q"', "\\", "é", "e\u0301", "\u2028", "🜚", "=>"]
 RELATIONS = ["knows", "likes, (much)", "né\tà\n"]
@@ -91,7 +89,7 @@ def inferred(rules: RuleSet, facts: Graph) -> VirtualNeighbors:
     """By the first rule and by paths, in the rows of all rules."""
     limits, paths = NeighborLimits(0.0, min_support=1), PathLimits(walks=50, min_pairs=1, min_confidence=0.1)
     everyone = np.arange(len(ODD), dtype=np.int32)
-    found = virtual_neighbors(rules.where(np.array([0])), Overlay.of(facts), everyone, limits, paths)
+    found = virtual_neighbors(Grounder(rules.where(np.array([0])), limits), Overlay.of(facts), everyone, paths)
     return replace(found, rules=rules)
 
 

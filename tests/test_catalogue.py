@@ -81,7 +81,7 @@ def test_published_counts() -> None:
     split = entry("fb15k-subject-10")
     assert dict(split.counts) == {"train": 108854, "aux": 249798, "valid": 11339, "test": 2811}
     assert split.newcomers is not None
-    assert (split.newcomers.test, split.newcomers.aux) == (2102, 3959)
+    assert split.newcomers == {"test": 2102, "aux": 3959}
     assert dict(entry("yago37").counts) == {"train": 989132, "valid": 50000, "test": 50000}
     assert (entry("yago37").entities, entry("yago37").relations) == (123189, 37)
 
@@ -263,7 +263,7 @@ def test_the_real_entities_are_counted_right(real_data: Path, name: str) -> None
     assert len(relations) == found.relations
     if found.newcomers:
         newcomers = ends["aux"] - ends["train"]
-        assert (len(newcomers & ends["test"]), len(newcomers)) == (found.newcomers.test, found.newcomers.aux)
+        assert (len(newcomers & ends["test"]), len(newcomers)) == (found.newcomers["test"], found.newcomers["aux"])
 
 
 def test_a_pipe_is_neither_a_file_nor_a_folder(home: Path) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import named_graph
 from newcomer.errors import DatasetError, OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.rules.files.rule_table import write_rules
-from newcomer.rules.mining import chain_counting, chains
-from newcomer.rules.mining.chain_counting import ChainLimits
-from newcomer.rules.mining.chains import mine_chains
+from newcomer.rules.mining import chains
+from newcomer.rules.mining.chains import ChainLimits, mine_chains
 from newcomer.rules.mining.index import tail_side
 from newcomer.rules.rule import COLUMNS, Kind, RuleSet
 
@@ -104,7 +104,7 @@ def test_figures_are_those_of_the_definition(seed: int) -> None:
 def test_a_worked_example() -> None:
     facts = [("ann", "parent", "bob"), ("bob", "spouse", "cyd"), ("cyd", "sister", "dee"), ("ann", "knows", "dee")]
     facts += [("eve", "parent", "fay"), ("fay", "spouse", "gus"), ("gus", "sister", "hal")]
-    graph = Graph.from_names(facts)
+    graph = named_graph(facts)
     rules = mine_chains(graph, EVERYTHING)
     texts = dict(zip(rules.texts(graph.relations), rules, strict=True))
     rule = texts["parent(x,z), spouse(z,w), sister(w,y) => knows(x,y)"]
@@ -171,7 +171,7 @@ def test_max_candidates_keeps_those_most_often_hit() -> None:
 @pytest.mark.parametrize("seed", [0, 7])
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seed: int) -> None:
     monkeypatch.setattr(chains, "ROUND", 3_000)
-    monkeypatch.setattr(chain_counting, "BODIES", 100)
+    monkeypatch.setattr(chains, "BODIES", 100)
     graph, files = larger_graph(), []
     for threads in (1, 2, 5):
         limits = ChainLimits(20_001, None, 2, 1, 0.0, max_pairs=40, max_candidates=2_000)
@@ -191,7 +191,7 @@ def test_the_seed_decides() -> None:
 def test_time_ends_sampling_between_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "ROUND", 1_000)
     graph, now = larger_graph(), [0.0]
-    monkeypatch.setattr(chain_counting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(chains.time, "monotonic", lambda: now[0])
     reported: list[tuple[int, int]] = []
 
     def progress(done: int, total: int) -> None:
@@ -207,9 +207,9 @@ def test_time_ends_sampling_between_rounds(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_time_ends_counting_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain_counting, "BODIES", 10)
+    monkeypatch.setattr(chains, "BODIES", 10)
     ticks = iter(range(10**6))
-    monkeypatch.setattr(chain_counting.time, "monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr(chains.time, "monotonic", lambda: float(next(ticks)))
     result = mine_chains(larger_graph(), ChainLimits(1_000, seconds=12.0, min_hits=1, min_support=1))
     monkeypatch.undo()
     assert 0 < len(result) < len(mine_chains(larger_graph(), ChainLimits(1_000, min_hits=1, min_support=1)))

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import DATA, make_dataset, needs_data
+from conftest import DATA, make_dataset, named_graph, needs_data
 from newcomer.data import check
 from newcomer.data.catalogue import Entry, SourceFile, entries
 from newcomer.data.check import CheckResult, Finding, check_dataset, entry_of, mirrored_relations
 from newcomer.data.dataset import read_dataset, write_dataset
 from newcomer.data.options import ReadOptions
-from newcomer.graph import Graph
 
 Put = Callable[[str, str | bytes], Path]
 Triples = Iterable[tuple[str, str, str]]
@@ -190,7 +189,7 @@ def test_duplicate_inverse_and_symmetric_relations_are_told(tmp_path: Path) -> N
 def test_relations_mirror_each_other_from_five_pairs_and_four_fifths_on(shared: int, extra: int, found: bool) -> None:
     triples = [(h, r, t) for h, t in PAIRS[:shared] for r in ("r", "s")]
     triples += [(f"only {i}", "s", "y0") for i in range(extra)]
-    assert bool(mirrored_relations(Graph.from_names(triples))) is found
+    assert bool(mirrored_relations(named_graph(triples))) is found
 
 
 ENTITY = st.sampled_from("abcd")
@@ -203,7 +202,7 @@ def test_mirrors_are_those_found_by_comparing_all_pairs(triples: list[tuple[str,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "MIRROR_MIN_PAIRS", 2)
         patch.setattr(check, "MIRROR_SHARE", 0.5)
-        found = {(m.first, m.second, m.inverse): m for m in mirrored_relations(Graph.from_names(triples))}
+        found = {(m.first, m.second, m.inverse): m for m in mirrored_relations(named_graph(triples))}
     pairs = {name: {(h, t) for h, r, t in triples if r == name} for name in "rst"}
     expected = {}
     for first in "rst":

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from newcomer.errors import InputError
 from newcomer.graph import Vocabulary
 from newcomer.rules.files import rule_table
-from newcomer.rules.files.columns import AtomTable, read_lines, table_lines
-from newcomer.rules.files.rule_table import HEADER, read_rule_table, read_rules, write_rules
+from newcomer.rules.files.rule_table import (
+    HEADER,
+    AtomTable,
+    read_lines,
+    read_rule_table,
+    read_rules,
+    table_lines,
+    write_rules,
+)
 from newcomer.rules.rule import COLUMNS, UNARY_KINDS, UNCOUNTED, Kind, Rule, RuleSet
 from rule_oracle import random_rules
 

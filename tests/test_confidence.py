@@ -11,14 +11,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from conftest import complaint
-from newcomer.graph import Graph
+from conftest import complaint, named_graph
 from newcomer.models.bundle import write_bundle
 from newcomer.predictor import Confidence, Lesson, Predictor, Suggestion, load
 from newcomer.predictor.confidence import RelationCooccurrence, RuleReach
 from newcomer.predictor.fact_store import Names
+from newcomer.rules.grounding import RuleIndex
 from newcomer.rules.rule import Kind, Rule, RuleSet
-from newcomer.rules.rule_index import RuleIndex
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import parts, settings, world
@@ -26,7 +25,7 @@ from training_world import parts, settings, world
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 DATASET = world(aux=[*parts()["aux"], ("q0", "knows", "q1"), ("q2", "knows", "q1"), ("q3", "knows", "q3")])
 ROWS = [("a", "borders", "b"), ("a", "speaks", "l"), ("b", "speaks", "l"), ("b", "in", "c"), ("c", "in", "c")]
-GRAPH = Graph.from_names(ROWS)
+GRAPH = named_graph(ROWS)
 BORDERS, SPEAKS, IN = (GRAPH.relations.id(name) for name in ("borders", "speaks", "in"))
 SIZE = len(GRAPH.relations)
 NAMES = Names(GRAPH.entities, GRAPH.relations, GRAPH.num_entities)

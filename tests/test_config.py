@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from conftest import complaint
 from newcomer.config import (
-    ABLATION_ROWS,
     Config,
     ModelConfig,
     RulesConfig,
@@ -27,6 +26,7 @@ from newcomer.config import (
     to_toml,
     with_overrides,
 )
+from newcomer.config.reading import ABLATION_ROWS
 from newcomer.config.settings import LOSSES, MEASURES, OPTIMISERS, RULE_KINDS, UNSEEN_SIDES
 from newcomer.data import split
 from newcomer.errors import InputError, OptionError

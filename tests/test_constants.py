@@ -5,6 +5,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from conftest import named_graph
 from newcomer.errors import OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.rules.files.rule_table import write_rules
@@ -88,7 +89,7 @@ def test_every_rule_and_every_figure_of_small_graphs(seed: int) -> None:
 def test_a_worked_example() -> None:
     speakers = [(p, "speaks", "French") for p in ("ann", "bob", "cyd", "dan")]
     homes = [("ann", "lives_in", "France"), ("bob", "lives_in", "France"), ("cyd", "lives_in", "Canada")]
-    graph = Graph.from_names([*speakers, *homes, ("eve", "lives_in", "France")])
+    graph = named_graph([*speakers, *homes, ("eve", "lives_in", "France")])
     rules = mine_constants(graph, ConstantLimits(min_support=2, min_confidence=0.0))
     texts = dict(zip(rules.texts(graph.relations, graph.entities), rules, strict=True))
     rule = texts["speaks(x,French) => lives_in(x,France)"]

@@ -7,9 +7,9 @@ from conftest import make_dataset
 from newcomer.config import load_preset, with_overrides
 from newcomer.graph import InductiveDataset
 from newcomer.models.serialisation import PROPAGATION, load_model, part_weights
-from newcomer.training import cost_model
-from newcomer.training.cost_model import affords_propagation, frontier_stays_local
+from newcomer.training import propagation as cost_model
 from newcomer.training.pipeline import fit
+from newcomer.training.propagation import affords_propagation, frontier_stays_local
 from training_world import FOLDED, StopAfter, Stopped, settings, world
 
 AUTO = (*FOLDED, "model.ensemble=yes", "model.propagation=auto", "training.propagation_steps=6", "training.epochs=2")

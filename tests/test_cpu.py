@@ -83,7 +83,7 @@ def test_distances_are_numbers_of_edges():
     assert distances([chain], 2, LAYERS, 9).tolist() == [2, 1, 0, 1, 2, 3, 4, 5, 5]
     shorter = edges_of([(2, 1, 6), (6, 1, 8)], 9)
     assert distances([chain, shorter], 2, LAYERS, 9).tolist() == [2, 1, 0, 1, 2, 2, 1, 5, 2]
-    masked = chain.with_weights(((chain.rows.row_ids() != 3) & (chain.rows.columns != 3)).float())
+    masked = chain.with_weights(((chain.rows.row_ids != 3) & (chain.rows.columns != 3)).float())
     assert distances([masked], 2, LAYERS, 9).tolist() == [2, 1, 0, 5, 5, 5, 5, 5, 5]
 
 

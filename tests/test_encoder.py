@@ -125,7 +125,7 @@ def test_no_bit_depends_on_who_else_is_embedded_or_arrives(kind, dim, threads):
     encoder.attach(DECODERS["distmult"](RELATIONS, dim, torch.Generator().manual_seed(1)))
     torch.set_num_threads(threads)
     alone, lists = encoder.states(edges), lists_of(arriving)
-    together = encoder.extend(alone, replace(arriving, rows=arriving.rows.widened(seen + newcomers)))
+    together = encoder.extend(alone, replace(arriving, rows=replace(arriving.rows, width=seen + newcomers)))
     ask = torch.cartesian_prod(torch.arange(seen + newcomers), torch.arange(2 * RELATIONS)).unbind(dim=1)
     vectors = encoder.embed(together, *ask)
     for size in (1, 3, 50):
@@ -245,7 +245,7 @@ def test_joined_edges_are_the_rows_of_both():
 @pytest.mark.parametrize("kind", [kind for kind, (name, _) in KINDS.items() if name == "vn"])
 def test_seen_and_newcomers_in_one_pass_are_as_one_after_the_other(kind, monkeypatch):
     edges, arriving = random_edges(0), random_edges(1, 3, SEEN)
-    arriving = replace(arriving, rows=arriving.rows.widened(SEEN + 3))
+    arriving = replace(arriving, rows=replace(arriving.rows, width=SEEN + 3))
     encoder = encoder_of(kind)
     vectors, alphas = encoder.vectors, [layer.alpha for layer in encoder.structure]
     found = []

@@ -109,8 +109,8 @@ def test_a_run_with_an_ensemble_weighs_both_and_keeps_the_weights():
 
 @pytest.mark.parametrize("hidden", [0.0, 0.5])
 def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_left(hidden, monkeypatch):
-    monkeypatch.setattr("newcomer.training.masking.MASKED", hidden)
-    monkeypatch.setattr("newcomer.training.masking.LEAST", 1)
+    monkeypatch.setattr("newcomer.training.holdout.MASKED", hidden)
+    monkeypatch.setattr("newcomer.training.holdout.LEAST", 1)
     found: list[float] = []
 
     def watched(*asked: Any, **options: Any) -> Iterator[Examples]:
@@ -136,8 +136,8 @@ def test_weights_are_learned_as_drawn_on_the_busiest_and_where_few_facts_were_le
 
 @pytest.mark.parametrize("protocol", ["inductive", "refreshed"])
 def test_rules_have_not_seen_what_is_hidden_of_the_busiest(protocol, monkeypatch):
-    monkeypatch.setattr("newcomer.training.masking.MASKED", 0.5)
-    monkeypatch.setattr("newcomer.training.masking.LEAST", 1)
+    monkeypatch.setattr("newcomer.training.holdout.MASKED", 0.5)
+    monkeypatch.setattr("newcomer.training.holdout.LEAST", 1)
     seen: list[int] = []
 
     def watched(dataset: Any, *options: Any) -> Any:

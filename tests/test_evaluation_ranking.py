@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import complaint, evaluate, make_dataset, needs_data
+from conftest import complaint, evaluate, make_dataset, named_graph, needs_data
 from newcomer.data import load_dataset
 from newcomer.evaluation import ranking
 from newcomer.evaluation.ranking import (
@@ -187,7 +187,7 @@ def liking(entity: str, relation: str, inverse: bool, candidate: str) -> float:
 def test_a_worked_example(options, rank, candidates):
     dataset = small_world()
     unknown = [("Ann", "hates", "Dan"), ("Zoe", "likes", "Cid"), ("Ann", "likes", "Zoe")]
-    full = align(Graph.from_names([("Ann", "likes", "Eve"), *unknown]), dataset)
+    full = align(named_graph([("Ann", "likes", "Eve"), *unknown]), dataset)
     assert list(full.named()) == [("Ann", "likes", "Eve")]
     result = evaluate(dataset, scorer_by_name(dataset, liking), full=full, **options)
     assert (result.ranks.tolist(), result.candidates.tolist()) == ([rank], [candidates])
@@ -196,7 +196,7 @@ def test_a_worked_example(options, rank, candidates):
 
 def test_the_ceiling_of_the_worked_example():
     dataset = small_world()
-    full = align(Graph.from_names([("Ann", "likes", name) for name in ("Ann", "Bob", "Dan", "Eve")]), dataset)
+    full = align(named_graph([("Ann", "likes", name) for name in ("Ann", "Bob", "Dan", "Eve")]), dataset)
     # Dan and Eve are true, unstated and seen: Cid is first, second or third of three.
     found = ceiling(dataset, full)
     names = ("mr", "mrr", "hits@1", "hits@3")

@@ -3,8 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import named_graph
 from newcomer.errors import DatasetError
-from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary, sort_unique
+from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
+from newcomer.graph.types import sort_unique
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2), st.integers(0, 6)), max_size=40)
 
@@ -113,7 +115,7 @@ def test_an_empty_graph_answers():
 
 def test_from_names_and_back():
     rows = [("b", "likes", "a"), ("a", "knows", "b"), ("b", "likes", "a")]
-    graph = Graph.from_names(rows)
+    graph = named_graph(rows)
     assert list(graph.named()) == [("a", "knows", "b"), ("b", "likes", "a")]
 
 

@@ -9,7 +9,7 @@ from newcomer.models.embedding.decoders import DECODERS
 from newcomer.models.embedding.graph_tensors import GraphTensors, Groundings, build_graph_tensors
 from newcomer.models.embedding.model import ENCODERS
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, virtual_neighbors
 from nn_oracle import edges_of, lists_of, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
 
@@ -24,7 +24,7 @@ def inferred(seed: int) -> tuple[Graph, VirtualNeighbors]:
     rng = np.random.default_rng(seed)
     graph = graph_of([*random_rows(rng, ENTITIES, RELATIONS, 40), (3, 1, 3)], ENTITIES, RELATIONS)
     rules = random_rules(rng, ENTITIES, RELATIONS, 12)
-    found = virtual_neighbors(rules, Overlay.of(graph), np.arange(ENTITIES, dtype=np.int32), ANY)
+    found = virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), np.arange(ENTITIES, dtype=np.int32))
     assert len(found) > 20
     return graph, found
 
@@ -44,7 +44,7 @@ def test_every_triple_is_an_edge_of_its_head_and_inverted_of_its_tail(seed):
     expected = []
     for number, (h, r, t) in enumerate([*graph.triples.rows.tolist(), *virtual.triples.rows.tolist()]):
         expected += [(h, r, t, number), (t, r + RELATIONS, h, number)]
-    columns = training.rows.row_ids(), training.relations, training.rows.columns, training.sources
+    columns = training.rows.row_ids, training.relations, training.rows.columns, training.sources
     assert list(zip(*(c.tolist() for c in columns), strict=True)) == sorted(expected)
     assert training.facts.tolist() == graph.triples.rows.tolist()
     assert training.virtual.tolist() == virtual.triples.rows.tolist()
@@ -61,7 +61,7 @@ def test_hiding_a_triple_hides_both_of_its_edges_and_no_other(seed):
         assert hidden.tolist() == (training.sources == number).tolist()
         assert int(hidden.sum()) == 2
     loop = graph.triples.rows.tolist().index([3, 1, 3])
-    assert training.rows.row_ids()[training.sources == loop].tolist() == [3, 3]
+    assert training.rows.row_ids[training.sources == loop].tolist() == [3, 3]
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -151,7 +151,7 @@ def test_virtual_triples_of_entities_beyond_the_seen_ones_are_left_out():
 @pytest.mark.parametrize("nothing", [None, "no conclusions"])
 def test_a_graph_without_virtual_triples(nothing):
     graph, _ = inferred(0)
-    none = virtual_neighbors(RuleSet.empty(RELATIONS), Overlay.of(graph), np.arange(ENTITIES, dtype=np.int32))
+    none = virtual_neighbors(Grounder(RuleSet.empty(RELATIONS)), Overlay.of(graph), np.arange(ENTITIES, dtype=np.int32))
     training = build_graph_tensors(graph, ENTITIES, None if nothing is None else none, CPU)
     assert training.virtual.shape == (0, 3) and training.groundings.premises.shape == (0, 3)
     assert training.groundings.rows.offsets.tolist() == [0]

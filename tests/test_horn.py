@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import named_graph
 from newcomer.errors import OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.rules.files.rule_table import write_rules
@@ -133,7 +134,7 @@ def test_kinds_are_mined_alone(kinds: tuple[Kind, ...]) -> None:
 
 
 def test_a_worked_example() -> None:
-    graph = Graph.from_names(
+    graph = named_graph(
         [
             ("Lyon", "in", "France"), ("Paris", "in", "France"), ("Bonn", "in", "Germany"), ("Oslo", "in", "Norway"),
             ("Paris", "capital_of", "France"), ("Oslo", "capital_of", "Norway"), ("Bern", "capital_of", "Switzerland"),
@@ -248,7 +249,7 @@ def fb15k(*files: str) -> Graph:
     if folder is None or not path.is_dir():
         pytest.skip("NEWCOMER_DATA does not name a folder with fb15k-subject-10")
     texts = [gzip.decompress((path / f"{name}.txt.gz").read_bytes()).decode("utf-8") for name in files]
-    return Graph.from_names([tuple(line.split("\t")) for text in texts for line in text.splitlines()])  # type: ignore[misc]
+    return named_graph([tuple(line.split("\t")) for text in texts for line in text.splitlines()])  # type: ignore[misc]
 
 
 def test_as_many_rules_as_amie_on_observed_triples() -> None:

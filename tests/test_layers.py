@@ -123,7 +123,7 @@ def test_picked_edges_are_those_of_the_entities_asked_for(looked_at):
     picked = edges.pick(entities, 10, 2 * RELATIONS)
     assert lists_of(picked) == [lists_of(edges)[entity] for entity in entities.tolist()]
     assert picked.rows.width == 10 and torch.equal(picked.by_relation.columns, picked.relations)
-    expected = [share for row in (4, 2, 0) for share in edges.shares[edges.rows.row_ids() == row].tolist()]
+    expected = [share for row in (4, 2, 0) for share in edges.shares[edges.rows.row_ids == row].tolist()]
     assert picked.shares.tolist() == expected
     layer, given = structure(5), vectors(5, 10)
     every = layer(edges, given[:7], given[:7])

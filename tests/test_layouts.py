@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Row, complaint, parts_by_name
-from newcomer.data.dataset import read_dataset
-from newcomer.data.layouts import find_layout, role_name
+from newcomer.data.dataset import find_layout, read_dataset, role_name
 from newcomer.errors import DatasetError
 
 Put = Callable[[str, str | bytes], Path]

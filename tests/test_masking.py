@@ -9,8 +9,8 @@ from conftest import make_dataset
 from newcomer.data import load_dataset
 from newcomer.data.cut import FactsCut
 from newcomer.graph import InductiveDataset
-from newcomer.training import masking
-from newcomer.training.masking import mask_facts_of_busiest
+from newcomer.training import holdout
+from newcomer.training.holdout import mask_facts_of_busiest
 
 SAMPLE = load_dataset("sample")
 Triple = tuple[int, int, int]
@@ -22,7 +22,7 @@ def facts_of(dataset: InductiveDataset) -> set[Triple]:
 
 @pytest.fixture(autouse=True)
 def more_is_masked(monkeypatch):
-    monkeypatch.setattr(masking, "MASKED", 0.5)
+    monkeypatch.setattr(holdout, "MASKED", 0.5)
 
 
 @pytest.mark.parametrize("unseen", ["subject", "object", "both"])
@@ -45,8 +45,8 @@ def test_those_asked_about_are_the_busiest():
     _, queries = mask_facts_of_busiest(SAMPLE, "both", 1_000, 0)
     asked = set(queries.entity.tolist())
     others = [count for one, count in told.items() if one not in asked]
-    assert min(told[one] for one in asked) >= max(others) and min(told[one] for one in asked) >= masking.LEAST
-    assert sum(sorted(told.values(), reverse=True)[: len(asked) - 1]) < masking.SHARE * sum(told.values())
+    assert min(told[one] for one in asked) >= max(others) and min(told[one] for one in asked) >= holdout.LEAST
+    assert sum(sorted(told.values(), reverse=True)[: len(asked) - 1]) < holdout.SHARE * sum(told.values())
 
 
 def test_draws_follow_from_the_seed_and_are_as_many_as_asked_for():
@@ -60,7 +60,7 @@ def test_where_nobody_is_busy_nothing_is_masked(monkeypatch):
     dataset = make_dataset(train=[("a", "likes", "b"), ("c", "likes", "d")], aux=few, test=[("a", "likes", "x")])
     left, queries = mask_facts_of_busiest(dataset, "subject", 10, 0)
     assert len(queries) == 0 and facts_of(left) == facts_of(dataset)
-    monkeypatch.setattr(masking, "LEAST", 4)
+    monkeypatch.setattr(holdout, "LEAST", 4)
     assert len(mask_facts_of_busiest(dataset, "subject", 10, 0)[1]) == 2
 
 

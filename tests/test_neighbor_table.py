@@ -8,12 +8,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from conftest import named_graph
 from newcomer.errors import OutputError
 from newcomer.graph import Graph, InductiveDataset, Overlay
 from newcomer.rules.files.neighbor_table import grounding_table, neighbor_table, write_neighbors
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import Kind, Rule, RuleSet, quoted
-from newcomer.rules.virtual_neighbors import LOGIC, SOURCES, NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.rules.virtual_neighbors import (
+    LOGIC,
+    SOURCES,
+    Grounder,
+    NeighborLimits,
+    VirtualNeighbors,
+    virtual_neighbors,
+)
 from rule_oracle import graph_of, random_rows, random_rules
 
 ANY = NeighborLimits(min_confidence=0.0, min_support=1)
@@ -56,7 +64,7 @@ def inferred(seed: int) -> tuple[VirtualNeighbors, Graph]:
     graph = graph_of(random_rows(rng, 12, 3, 60), 12, 3)
     paths = PathLimits(walks=3000, min_pairs=3, min_confidence=0.5)
     rules = random_rules(rng, 12, 3, 20)
-    return virtual_neighbors(rules, Overlay.of(graph), np.arange(12, dtype=np.int32), ANY, paths), graph
+    return virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), np.arange(12, dtype=np.int32), paths), graph
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -91,12 +99,12 @@ def named_world(names: list[str], relations: list[str]) -> tuple[VirtualNeighbor
     """Three entities and the conclusion third(a,c) from first(a,b) and second(b,c)."""
     a, b, c = names
     first, second, third = relations
-    graph = Graph.from_names([(a, first, b), (b, second, c), (c, third, a)])
+    graph = named_graph([(a, first, b), (b, second, c), (c, third, a)])
     ids = graph.relations
     rule = Rule(Kind.TWO, ids.id(third), ids.id(first), ids.id(second), support=9, body_size=10, pca_body_size=10,
                 head_size=20)  # fmt: skip
     rules = RuleSet.of([rule], 3)
-    return virtual_neighbors(rules, Overlay.of(graph), np.array([graph.entities.id(a)]), ANY), graph
+    return virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), np.array([graph.entities.id(a)])), graph
 
 
 def test_premises_in_words():
@@ -163,7 +171,7 @@ def test_parquet_and_tsv_agree(seed, tmp_path):
 
 def test_nothing_inferred_is_two_headers(tmp_path):
     graph = graph_of([(0, 0, 1)], 2, 1)
-    found = virtual_neighbors(RuleSet.empty(1), Overlay.of(graph), np.array([0]), ANY)
+    found = virtual_neighbors(Grounder(RuleSet.empty(1), ANY), Overlay.of(graph), np.array([0]))
     write_neighbors(tmp_path, found, graph.entities, graph.relations)
     assert (tmp_path / "neighbors.tsv").read_text() == "\t".join(NEIGHBOR_COLUMNS) + "\n"
     assert (tmp_path / "groundings.tsv").read_text() == "\t".join(GROUNDING_COLUMNS) + "\n"
@@ -189,7 +197,7 @@ def test_a_folder_that_cannot_be_is_said_so(tmp_path):
 
 
 def test_a_newcomers_reasons_rest_on_its_own_facts():
-    names = Graph.from_names([("a", "r", "b"), ("b", "s", "c"), ("n", "r", "b")])
+    names = named_graph([("a", "r", "b"), ("b", "s", "c"), ("n", "r", "b")])
     observed = Graph.build(
         names.entities, names.relations, names.triples.take(names.triples.heads != names.entities.id("n"))
     )
@@ -199,7 +207,7 @@ def test_a_newcomers_reasons_rest_on_its_own_facts():
     nothing = names.triples.take(np.zeros(len(names), dtype=bool))
     dataset = InductiveDataset("made", observed, arrived, nothing, nothing)
     rule = Rule(Kind.TWO, 1, 0, 1, support=9, body_size=10, pca_body_size=10, head_size=20)
-    found = virtual_neighbors(RuleSet.of([rule], 2), Overlay.of_dataset(dataset), dataset.newcomers, ANY)
+    found = virtual_neighbors(Grounder(RuleSet.of([rule], 2), ANY), Overlay.of_dataset(dataset), dataset.newcomers)
     [row] = grounding_table(found, names.entities, names.relations).to_pylist()
     assert (row["head"], row["relation"], row["tail"]) == ("n", "s", "c")
     assert (row["premise_1"], row["premise_2"]) == ("r(n,b)", "s(b,c)")

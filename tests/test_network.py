@@ -59,7 +59,7 @@ def thinned(facts: list[tuple[int, int, int]], masked: int) -> tuple[list[tuple[
     """The facts without those between the ends of one of them, and 1 or 0 for each edge of all."""
     ends = set(facts[masked][::2])
     edges = edges_of(facts, ENTITIES)
-    pairs = zip(edges.rows.row_ids().tolist(), edges.rows.columns.tolist(), strict=True)
+    pairs = zip(edges.rows.row_ids.tolist(), edges.rows.columns.tolist(), strict=True)
     weights = torch.tensor([float({row, column} != ends) for row, column in pairs])
     return [fact for fact in facts if set(fact[::2]) != ends], weights
 

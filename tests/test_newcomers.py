@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import complaint, without_rights
-from newcomer.data.newcomers import read_names
+from newcomer.data.split import read_names
 from newcomer.errors import InputError
 from newcomer.graph import Vocabulary
 

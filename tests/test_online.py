@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from newcomer.evaluation.alignment import scorer_for
 from newcomer.graph import Graph, Overlay, TripleArray, Vocabulary
 from newcomer.predictor import Predictor
-from newcomer.rules.online import RARE, OnlineRules
-from newcomer.rules.ranking import RuleRanker
+from newcomer.rules.ranking import OnlineRules, RuleRanker
 from newcomer.rules.rule import RuleSet, parse_rule
-from newcomer.rules.statistics import GraphStatistics
+from newcomer.rules.statistics import RARE, GraphStatistics
 from nn_oracle import one_thread
 from overlay_world import FACT, RELATIONS, Fact, changes, of_newcomers, oriented, overlay_of
 from test_predictor import BLENDED, HEARING, table, trained

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.models.pair_features import PairFeatures, feature_count, pair_ids
+from newcomer.models.triple_classifier import PairFeatures, feature_count, pair_ids
 
 ENTITIES, RELATIONS = 9, 3
 triples = st.lists(

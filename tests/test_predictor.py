@@ -1,6 +1,6 @@
 """A trained model at work: it answers as evaluation ranks, and adding is exact, atomic, local and undone by removing.
 
-Covers newcomer.predictor.predictor, newcomer.predictor.snapshot, newcomer.predictor.fact_store,
+Covers newcomer.predictor.predictor, newcomer.predictor.fact_store,
 newcomer.predictor.answers, newcomer.predictor.classifier, newcomer.models.rule_engine,
 newcomer.models.embedding.newcomers
 and newcomer.evaluation.alignment.
@@ -31,7 +31,6 @@ from newcomer.models.embedding.newcomers import NewcomerEncoder
 from newcomer.models.rule_engine import RuleEngine
 from newcomer.predictor import Predictor
 from newcomer.predictor.predictor import best
-from newcomer.predictor.snapshot import known_answers
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, choosing, citizen, lives, parts, settings, world

@@ -1,7 +1,6 @@
 """Whatever was added, removed and asked before, answers are those of a fresh model with the same facts, to the bit.
 
-Covers newcomer.predictor.snapshot, newcomer.predictor.fact_store
-and newcomer.models.embedding.newcomers.
+Covers newcomer.predictor.fact_store and newcomer.models.embedding.newcomers.
 """
 
 from dataclasses import replace

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conftest import complaint, make_dataset, parts_by_name
+from conftest import complaint, make_dataset, named_graph, parts_by_name
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, InductiveDataset, Overlay, TripleArray
 from newcomer.graph.types import seen_count
@@ -17,7 +17,7 @@ from newcomer.models.rule_engine import ground
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import COLUMNS, Kind, Rule, RuleSet
-from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, virtual_neighbors
 from newcomer.training.preparation import prepare, renamed_rules, under_protocol
 from training_world import NEWCOMERS, parts, settings, world
 
@@ -59,7 +59,7 @@ def test_the_settings_reach_the_miner_and_the_grounder():
     rules = mine_rules(DATASET.observed, plan, 5).rules
     assert same_rules(prepared.rules, rules)
     limits, everyone = NeighborLimits(0.5, "standard", 4, 6, 1), np.arange(prepared.num_seen, dtype=np.int32)
-    found = virtual_neighbors(rules, Overlay.of(DATASET.observed), everyone, limits, PathLimits(walks=7), 5)
+    found = virtual_neighbors(Grounder(rules, limits), Overlay.of(DATASET.observed), everyone, PathLimits(walks=7), 5)
     assert concluded(prepared.seen_neighbors, DATASET) == concluded(found, DATASET)
     assert np.array_equal(prepared.seen_neighbors.premises, found.premises)  # type: ignore[union-attr]
 
@@ -136,8 +136,8 @@ def test_a_graph_without_facts_is_refused():
 
 
 def test_newcomers_in_front_are_refused():
-    graph = Graph.from_names([("b", "r", "c")])
-    entities, relations = Graph.from_names([("a", "r", "b"), ("b", "r", "c")]).entities, graph.relations
+    graph = named_graph([("b", "r", "c")])
+    entities, relations = named_graph([("a", "r", "b"), ("b", "r", "c")]).entities, graph.relations
     observed = Graph.build(entities, relations, TripleArray.of([(1, 0, 2)]))
     auxiliary = Graph.build(entities, relations, TripleArray.of([(0, 0, 1)]))
     dataset = InductiveDataset("turned", observed, auxiliary, TripleArray.empty(), TripleArray.empty())

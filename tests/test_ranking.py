@@ -1,6 +1,6 @@
 """Rules alone as a predictor, against lists of confidences compared by Python.
 
-Covers newcomer.rules.rule_index and newcomer.rules.grounding.
+Covers newcomer.rules.grounding.
 """
 
 import math

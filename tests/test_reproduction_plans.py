@@ -175,7 +175,7 @@ def test_the_papers_counts_are_those_of_the_published_files():
         for role, count in found.counts.items():
             assert models["rules"][role] == count, (dataset, role)
         if found.newcomers is not None:
-            assert models["rules"]["newcomers"] == found.newcomers.test
+            assert models["rules"]["newcomers"] == found.newcomers["test"]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from newcomer.errors import InputError, OutputError
 from newcomer.graph import Graph, TripleArray, Vocabulary
-from newcomer.rules.files.amie import read_amie, write_amie
-from newcomer.rules.files.anyburl import read_anyburl, write_anyburl
-from newcomer.rules.files.formats import READERS, WRITERS
+from newcomer.rules.files.listings import READERS, WRITERS, Amie, AnyBurl
 from newcomer.rules.files.rule_table import HEADER, read_rule_table, read_rules, write_rules
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.mining.index import tail_side
@@ -36,6 +34,24 @@ EVERY_KIND = RuleSet.of(
     ],
     R,
 )
+
+
+def write_amie(rules: RuleSet, path: Path, *names: Any) -> None:
+    Amie(*names).write(rules, path)
+
+
+def read_amie(path: Path, *names: Any) -> RuleSet:
+    return Amie(*names).read(path)
+
+
+def write_anyburl(rules: RuleSet, path: Path, *names: Any) -> None:
+    AnyBurl(*names).write(rules, path)
+
+
+def read_anyburl(path: Path, *names: Any) -> RuleSet:
+    return AnyBurl(*names).read(path)
+
+
 FORMS = {"tsv": (write_rules, read_rules), "amie": (write_amie, read_amie), "anyburl": (write_anyburl, read_anyburl)}
 NOT_IN_ANYBURL = ("pca_body_size", "head_size")
 
@@ -95,7 +111,7 @@ def test_formats_read_what_they_write_of_a_graph(tmp_path: Path) -> None:
     assert READERS.keys() == WRITERS.keys() == FORMS.keys()
     for form, write in WRITERS.items():
         write(rules, tmp_path / form, graph)
-        found = READERS[form](tmp_path / form, graph.relations, graph.entities)
+        found = READERS[form](tmp_path / form, graph)
         assert same(found, rules, but=NOT_IN_ANYBURL if form == "anyburl" else ())
 
 

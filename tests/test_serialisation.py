@@ -10,11 +10,11 @@ import torch
 
 from conftest import complaint
 from newcomer.evaluation.alignment import scorer_for
-from newcomer.graph import Ids, InductiveDataset
+from newcomer.graph import Ids, InductiveDataset, Overlay, seen_count
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers
 from newcomer.models.ensemble import FEATURES
-from newcomer.models.rule_engine import ground_seen
+from newcomer.models.rule_engine import ground
 from newcomer.models.serialisation import (
     BESIDE,
     ENSEMBLE,
@@ -103,7 +103,8 @@ def test_what_is_stored_is_what_would_be_inferred_again(tmp_path, changes):
     bundle = stored(fit(DATASET, settings("training.epochs=1", "rules.walks=200", *changes)), tmp_path / "m")
     bare = {name: value for name, value in bundle.weights.items() if name in (LABELS, ENSEMBLE) or name not in BESIDE}
     old = replace(bundle, newcomer_neighbors=None, weights=bare)
-    again = ground_seen(bundle.rules, bundle.observed, bundle.config)
+    everyone = np.arange(seen_count(bundle.observed), dtype=np.int32)
+    again = ground(bundle.rules, Overlay.of(bundle.observed), everyone, bundle.config, None)
     assert bundle.neighbors is not None and same_reasons(bundle.neighbors, again)
     quick, slow = Predictor(bundle, threads=1), Predictor(old, threads=1)
     assert quick.newcomers == slow.newcomers and len(quick.newcomers) == 4

@@ -1,15 +1,15 @@
 """Snapshots as newcomers come and go: who has which slot and id, and what one newcomer's facts change for others.
 
-Covers newcomer.models.embedding.newcomers and newcomer.predictor.snapshot.
+Covers newcomer.models.embedding.scorer and newcomer.predictor.fact_store.
 """
 
 import numpy as np
 import pytest
 
 from conftest import complaint
-from newcomer.models.embedding.newcomers import ABSENT
+from newcomer.models.embedding.scorer import ABSENT
 from newcomer.predictor import Predictor
-from newcomer.predictor.snapshot import known_answers
+from newcomer.predictor.fact_store import known_answers
 from nn_oracle import one_thread
 from test_predictor import ATLANTIS, BLENDED, DATASET, HEARING, forgetful, model
 from training_world import FOLDED

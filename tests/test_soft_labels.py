@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from newcomer.models.vn.soft_labels import grounding_support, soft_labels
+from newcomer.models.embedding.graph_tensors import grounding_support, soft_labels
 from nn_oracle import rows_of
 
 MODES = "soft", "hard", "none"

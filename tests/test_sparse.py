@@ -35,7 +35,7 @@ def test_picked_rows_come_in_the_order_asked_and_as_often():
     picked, entries = rows.pick(torch.tensor([3, 1, 0, 3]))
     assert lists(picked) == [[0, 0, 3], [], [3, 1], [0, 0, 3]]
     assert entries.tolist() == [3, 4, 5, 0, 1, 3, 4, 5]
-    assert picked.row_ids().tolist() == [0, 0, 0, 2, 2, 3, 3, 3]
+    assert picked.row_ids.tolist() == [0, 0, 0, 2, 2, 3, 3, 3]
     assert rows.pick(torch.tensor([], dtype=torch.int64))[0].num_rows == 0
 
 
@@ -50,8 +50,8 @@ def test_a_mask_keeps_all_rows_and_some_entries():
 def test_the_transpose_has_every_entry_at_its_mirrored_place(seed):
     rows = random_edges(seed, width=9).rows
     turned, order = rows.transposed
-    there = list(zip(rows.row_ids()[order].tolist(), rows.columns[order].tolist(), strict=True))
-    assert list(zip(turned.columns.tolist(), turned.row_ids().tolist(), strict=True)) == there
+    there = list(zip(rows.row_ids[order].tolist(), rows.columns[order].tolist(), strict=True))
+    assert list(zip(turned.columns.tolist(), turned.row_ids.tolist(), strict=True)) == there
     assert (turned.num_rows, turned.width) == (9, rows.num_rows)
     assert sorted(order.tolist()) == list(range(len(order)))
 
@@ -62,7 +62,7 @@ def test_weighted_sum_equals_a_loop(seed, dtype):
     edges = random_edges(seed, width=9, dtype=dtype)
     vectors = dense(9, 5, seed).to(dtype)
     expected = torch.zeros(edges.rows.num_rows, 5, dtype=dtype)
-    for row, column, weight in zip(edges.rows.row_ids(), edges.rows.columns, edges.weights, strict=True):
+    for row, column, weight in zip(edges.rows.row_ids, edges.rows.columns, edges.weights, strict=True):
         expected[row] += weight * vectors[column]
     torch.testing.assert_close(weighted_sum(edges.rows, edges.weights, vectors), expected)
 
@@ -116,7 +116,7 @@ def test_by_blocks_as_on_a_gpu_the_products_are_the_same(seed):
     values, vectors = dense(len(rows.columns), 1, seed)[:, 0], dense(9, 5, seed)
     torch.testing.assert_close(summed_by_blocks(rows, values, vectors), weighted_sum(rows, values, vectors))
     left = dense(rows.num_rows, 5, seed + 1)
-    expected = (left[rows.row_ids()] * vectors[rows.columns]).sum(dim=1)
+    expected = (left[rows.row_ids] * vectors[rows.columns]).sum(dim=1)
     torch.testing.assert_close(sampled_by_bags(rows, left, vectors), expected)
 
 

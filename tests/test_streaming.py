@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from conftest import complaint
-from newcomer.predictor import FactError, NewcomerStream, Predictor, streaming
+from newcomer.predictor import FactError, NewcomerStream, Predictor, batching
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import settings, world
@@ -84,7 +84,7 @@ def test_an_error_names_the_fact_by_its_number(model, facts, complains):
 
 
 def test_only_so_many_who_went_are_remembered(model, monkeypatch):
-    monkeypatch.setattr(streaming, "REMEMBERED", 2)
+    monkeypatch.setattr(batching, "REMEMBERED", 2)
     names = ["ann", "bob", "cyd", "ann"]  # ann comes back when two others have gone after her
     facts = [(name, "lives_in", "city1") for name in names]
     assert [batch.newcomers for batch in NewcomerStream(model).batches(enumerate(facts))] == [(name,) for name in names]

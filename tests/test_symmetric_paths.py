@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from conftest import named_graph
 from newcomer.errors import OptionError
 from newcomer.graph import Graph, TripleArray, Vocabulary, concatenate
 from newcomer.rules.mining.symmetric_paths import (
@@ -182,7 +183,7 @@ def same(one: PathGroundings, two: PathGroundings) -> bool:
 
 @pytest.mark.parametrize("limits", [PathLimits(lengths=(2,)), PathLimits()], ids=["short", "all"])
 def test_table_1_concludes_what_sam_has_and_bob_lacks(limits):
-    graph = Graph.from_names(TABLE_1)
+    graph = named_graph(TABLE_1)
     found = ask(graph, "Bob", limits)
     assert reasons(graph, found) == {("Bob", "works_at", "shop"): {"likes ~ works_at ~ 0.80 (4 of 5)"}}
     assert found.confidence.tolist() == [0.8]
@@ -195,13 +196,13 @@ def test_table_1_concludes_what_sam_has_and_bob_lacks(limits):
 
 
 def test_four_pairs_or_a_higher_bar_conclude_nothing():
-    without_adam = Graph.from_names(t for t in TABLE_1 if t[0] != "Adam")
+    without_adam = named_graph(t for t in TABLE_1 if t[0] != "Adam")
     assert len(ask(without_adam, "Bob", PathLimits(lengths=(2,)))) == 0
-    assert len(ask(Graph.from_names(TABLE_1), "Bob", PathLimits(lengths=(2,), min_confidence=0.81))) == 0
+    assert len(ask(named_graph(TABLE_1), "Bob", PathLimits(lengths=(2,), min_confidence=0.81))) == 0
 
 
 def test_alec_starred_where_his_role_is_and_lived_where_his_city_is():
-    graph = Graph.from_names(ALEC_AND_TOM)
+    graph = named_graph(ALEC_AND_TOM)
     found = reasons(graph, ask(graph, "Alec", EVERYTHING))
     starred = found["Alec", "starred_in", "Star Wars"]
     assert "plays_role, role_in, has_type ~ starred_in, has_type ~ 0.80 (4 of 5)" in starred
@@ -210,7 +211,7 @@ def test_alec_starred_where_his_role_is_and_lived_where_his_city_is():
 
 
 def test_names_that_are_not_plain_are_quoted():
-    graph = Graph.from_names((h, r.replace("likes", "likes, a lot"), t) for h, r, t in TABLE_1)
+    graph = named_graph((h, r.replace("likes", "likes, a lot"), t) for h, r, t in TABLE_1)
     rules = ask(graph, "Bob", PathLimits()).rules
     assert rules.text(0, graph.relations) == '"likes, a lot" ~ works_at ~ 0.80 (4 of 5)'
 
@@ -246,11 +247,11 @@ def test_paths_are_symmetric_routes_through_the_graph_that_meet_no_node_twice():
 def test_a_walk_ends_where_the_symmetry_would_break():
     # Every second step exists, but never by the relation that led there: no path comes back.
     chain = [("a", "r", "b"), ("b", "s", "c"), ("c", "t", "d"), ("d", "u", "e"), ("b", "v", "f"), ("c", "w", "g")]
-    graph = Graph.from_names(chain)
+    graph = named_graph(chain)
     for start in range(graph.num_entities):
         assert len(paths_from(graph, start, EVERYTHING)) == 0
     # One edge more and there is exactly one, of the shortest length only.
-    graph = Graph.from_names([*chain, ("h", "r", "b")])
+    graph = named_graph([*chain, ("h", "r", "b")])
     paths = paths_from(graph, graph.entities.id("a"), EVERYTHING)
     assert [graph.entities[n] for n in paths.nodes[0, :3]] == ["a", "b", "h"] and len(paths) == 1
 

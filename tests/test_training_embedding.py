@@ -19,9 +19,8 @@ from newcomer.models.embedding.model import ENCODERS, Negatives, build_model
 from newcomer.models.embedding.scorer import lifted
 from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers, TrainedModel
 from newcomer.rules.rule import Kind, Rule, RuleSet
-from newcomer.rules.virtual_neighbors import NeighborLimits, VirtualNeighbors, virtual_neighbors
-from newcomer.training.embedding import Trainer, cross_entropy, softmax_cross_entropy
-from newcomer.training.view import View
+from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.training.embedding import Trainer, View, cross_entropy, softmax_cross_entropy
 from nn_oracle import ENCODER_DECODERS, one_thread
 from rule_oracle import graph_of, random_rows, random_rules
 from training_world import PAPER_SETTINGS
@@ -65,8 +64,8 @@ def random_dataset(seed: int = 0) -> tuple[InductiveDataset, VirtualNeighbors, V
     tests = TripleArray.of([(SEEN + k, 1, int(rng.integers(SEEN))) for k in range(NEWCOMERS)])
     dataset = InductiveDataset("random", observed, auxiliary, TripleArray.empty(), tests)
     rules = random_rules(rng, SEEN, RELATIONS, 10)
-    seen = virtual_neighbors(rules, Overlay.of(observed), np.arange(SEEN, dtype=np.int32), ANY)
-    return dataset, seen, virtual_neighbors(rules, Overlay.of_dataset(dataset), dataset.newcomers, ANY)
+    seen = virtual_neighbors(Grounder(rules, ANY), Overlay.of(observed), np.arange(SEEN, dtype=np.int32))
+    return dataset, seen, virtual_neighbors(Grounder(rules, ANY), Overlay.of_dataset(dataset), dataset.newcomers)
 
 
 DATASET, SEEN_VIRTUAL, NEW_VIRTUAL = random_dataset()
@@ -297,7 +296,7 @@ def pairs_at_random(count: int, hub: bool) -> GraphTensors:
     graph = graph_of(rows + [(e, 1, 2 * count) for e in range(2 * count) if hub], entities, RELATIONS)
     repeats = Rule(Kind.ONE, 2, 0, support=50, body_size=50, pca_body_size=50, head_size=50)
     rules = RuleSet.of([repeats], RELATIONS)
-    virtual = virtual_neighbors(rules, Overlay.of(graph), np.arange(entities, dtype=np.int32), ANY)
+    virtual = virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), np.arange(entities, dtype=np.int32))
     assert len(virtual) == count
     return build_graph_tensors(graph, entities, virtual, CPU)
 

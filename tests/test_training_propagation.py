@@ -82,9 +82,7 @@ def test_no_fact_answers_for_itself_and_every_other_time_no_parallel_one_does(nu
     assert len(trainer.last_queries) == 8
     shown, edges = trainer.last.weights > 0, trainer.edges
     visible = set(
-        zip(
-            *(part[shown].tolist() for part in (edges.rows.row_ids(), edges.relations, edges.rows.columns)), strict=True
-        )
+        zip(*(part[shown].tolist() for part in (edges.rows.row_ids, edges.relations, edges.rows.columns)), strict=True)
     )
     size = trainer.graph.num_relations
     for entity, relation, answer in trainer.last_queries:

@@ -15,9 +15,10 @@ from newcomer.evaluation.classification import labelled, roc_auc
 from newcomer.evaluation.measure import Evaluation, classify_test, classify_with_probabilities
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray, concatenate
 from newcomer.models.bundle import Weights, read_bundle, write_bundle
-from newcomer.models.pair_features import Features, PairFeatures
 from newcomer.models.serialisation import TRIPLE_CLASSIFIER, part_weights, triple_classifier_of
 from newcomer.models.triple_classifier import (
+    Features,
+    PairFeatures,
     TripleClassifier,
     TripleClassifierScorer,
 )

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from newcomer.models.embedding.model import ENCODERS, Negatives
-from newcomer.training.embedding import Trainer
-from newcomer.training.view import View, around
+from newcomer.training.embedding import Trainer, View, around
 from nn_oracle import one_thread
 from test_training_embedding import CPU, GRAPH, SEEN, config_of
 
@@ -23,14 +22,14 @@ def drawn(entities: list[int], fanout: int, hops: int, seed: int = 0) -> View:
 def edges_of(view: View) -> list[tuple[int, int, int]]:
     """(entity, oriented relation, neighbour) of every edge of a view."""
     assert view.nodes is not None
-    rows, columns = view.nodes[view.edges.rows.row_ids()], view.nodes[view.edges.rows.columns]
+    rows, columns = view.nodes[view.edges.rows.row_ids], view.nodes[view.edges.rows.columns]
     return list(zip(rows.tolist(), view.edges.relations.tolist(), columns.tolist(), strict=True))
 
 
 def visible_edges() -> set[tuple[int, int, int]]:
     edges = GRAPH.edges(WEIGHTS)
     kept = edges.weights > 0
-    columns = (edges.rows.row_ids()[kept], edges.relations[kept], edges.rows.columns[kept])
+    columns = (edges.rows.row_ids[kept], edges.relations[kept], edges.rows.columns[kept])
     return set(zip(*(column.tolist() for column in columns), strict=True))
 
 

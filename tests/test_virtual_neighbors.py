@@ -47,7 +47,7 @@ def test_groundings_equal_brute_force(seed):
         return {fact for fact in (observed if one < seen else facts) if one in fact[::2]}
 
     for entity in range(ENTITIES):
-        found = virtual_neighbors(rules, overlay, np.array([entity], dtype=np.int32), ANY)
+        found = virtual_neighbors(Grounder(rules, ANY), overlay, np.array([entity], dtype=np.int32))
         expected = {
             (conclusion, i, premises)
             for i, rule in enumerate(rules)
@@ -66,7 +66,7 @@ def test_groundings_over_a_derived_overlay_are_those_of_its_facts(change, seed):
         rows = [sorted(grounder.ground(overlay, entity).tolist()) for overlay in (derived, fresh)]
         assert rows[0] == rows[1]
         asked = np.array([entity], dtype=np.int32)
-        one, other = (virtual_neighbors(rules, overlay, asked, ANY, paths) for overlay in (derived, fresh))
+        one, other = (virtual_neighbors(Grounder(rules, ANY), overlay, asked, paths) for overlay in (derived, fresh))
         assert one.triples.rows.tolist() == other.triples.rows.tolist()
         assert one.premises.tolist() == other.premises.tolist()
         assert one.grounding_rule.tolist() == other.grounding_rule.tolist()
@@ -79,7 +79,7 @@ def test_groundings_over_a_derived_overlay_are_those_of_its_facts(change, seed):
                     rule, entity, lambda one: own(now, one), change.num_entities, KINDS
                 )
             }
-            assert as_set(virtual_neighbors(rules, derived, asked, ANY)) == expected
+            assert as_set(virtual_neighbors(Grounder(rules, ANY), derived, asked)) == expected
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -88,11 +88,11 @@ def test_asking_for_all_is_asking_for_each(seed):
     graph = graph_of(random_rows(rng, ENTITIES, RELATIONS, 20), ENTITIES, RELATIONS)
     rules = random_rules(rng, ENTITIES, RELATIONS, 20)
     everyone = np.arange(ENTITIES, dtype=np.int32)
-    together = virtual_neighbors(rules, Overlay.of(graph), everyone, ANY)
-    apart = [virtual_neighbors(rules, Overlay.of(graph), everyone[i : i + 1], ANY) for i in range(ENTITIES)]
+    together = virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), everyone)
+    apart = [virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), everyone[i : i + 1]) for i in range(ENTITIES)]
     assert as_set(together) == set().union(*map(as_set, apart))
     assert len(together) == len({tuple(row) for row in together.triples.rows.tolist()})
-    threaded = virtual_neighbors(rules, Overlay.of(graph), everyone, ANY, threads=3)
+    threaded = virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), everyone, threads=3)
     assert threaded.premises.tolist() == together.premises.tolist()
 
 
@@ -121,7 +121,7 @@ def geography(facts: list[tuple[str, str, str]]) -> tuple[InductiveDataset, Rule
 def test_a_newcomer_with_a_handful_of_facts_gets_neighbours_with_reasons():
     dataset, rules = geography([("Atlantis", "borders", "Portugal"), ("Atlantis", "speaks", "Portuguese")])
     ids, relations = dataset.entities, dataset.relations
-    found = virtual_neighbors(rules, Overlay.of_dataset(dataset), np.array([ids.id("Atlantis")]), NeighborLimits())
+    found = virtual_neighbors(Grounder(rules), Overlay.of_dataset(dataset), np.array([ids.id("Atlantis")]))
     named = {
         (ids[h], relations[r], ids[t]): round(float(c), 2)
         for (h, r, t), c in zip(found.triples.rows.tolist(), found.confidence, strict=True)
@@ -144,7 +144,7 @@ def test_a_newcomer_with_a_handful_of_facts_gets_neighbours_with_reasons():
 def test_newcomers_that_are_tied_to_each_other_learn_from_each_other():
     dataset, rules = geography([("Atlantis", "borders", "Lyonesse"), ("Lyonesse", "in_region", "Europe")])
     ids, relations = dataset.entities, dataset.relations
-    found = virtual_neighbors(rules, Overlay.of_dataset(dataset), np.array([ids.id("Atlantis")]), NeighborLimits())
+    found = virtual_neighbors(Grounder(rules), Overlay.of_dataset(dataset), np.array([ids.id("Atlantis")]))
     concluded = [(ids[h], relations[r], ids[t]) for h, r, t in found.triples.rows.tolist()]
     assert ("Atlantis", "in_region", "Europe") in concluded
 
@@ -153,9 +153,7 @@ def test_a_seen_entity_learns_nothing_from_an_arrival():
     before, rules = geography([("Atlantis", "speaks", "Portuguese")])
     after, _ = geography([("Atlantis", "speaks", "Portuguese"), ("Atlantis", "borders", "Spain")])
     spain = np.array([before.entities.id("Spain")])
-    answers = [
-        as_set(virtual_neighbors(rules, Overlay.of_dataset(d), spain, NeighborLimits())) for d in (before, after)
-    ]
+    answers = [as_set(virtual_neighbors(Grounder(rules), Overlay.of_dataset(d), spain)) for d in (before, after)]
     assert answers[0] == answers[1]
 
 
@@ -168,7 +166,7 @@ def test_several_groundings_of_one_conclusion_stand_together_and_the_best_counts
         3,
     )
     graph = graph_of([(0, 1, 1), (0, 2, 1)], 2, 3)
-    found = virtual_neighbors(rules, Overlay.of(graph), np.array([0]), NeighborLimits(min_support=1))
+    found = virtual_neighbors(Grounder(rules, NeighborLimits(min_support=1)), Overlay.of(graph), np.array([0]))
     assert found.triples.rows.tolist() == [[0, 0, 1]]
     assert found.grounding_counts.tolist() == [2]
     assert found.confidence.tolist() == [0.95]
@@ -179,8 +177,10 @@ def test_the_cap_keeps_the_best_of_each_entity():
     graph = graph_of(random_rows(rng, ENTITIES, RELATIONS, 20), ENTITIES, RELATIONS)
     rules = random_rules(rng, ENTITIES, RELATIONS, 30)
     entity = np.array([2], dtype=np.int32)
-    everything = virtual_neighbors(rules, Overlay.of(graph), entity, ANY)
-    capped = virtual_neighbors(rules, Overlay.of(graph), entity, NeighborLimits(0.0, min_support=1, max_per_entity=4))
+    everything = virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), entity)
+    capped = virtual_neighbors(
+        Grounder(rules, NeighborLimits(0.0, min_support=1, max_per_entity=4)), Overlay.of(graph), entity
+    )
     assert len(everything) > 4 and len(capped) == 4
     order = np.lexsort((-everything.grounding_counts, -everything.confidence))
     assert sorted(capped.confidence.tolist()) == sorted(everything.confidence[order[:4]].tolist())
@@ -206,7 +206,7 @@ def test_paths_join_the_conclusions():
     graph = graph_of(random_rows(rng, 12, 2, 50), 12, 2)
     rules = RuleSet.empty(2)
     paths = PathLimits(walks=4000, min_pairs=3, min_confidence=0.5)
-    found = virtual_neighbors(rules, Overlay.of(graph), np.arange(12), ANY, paths)
+    found = virtual_neighbors(Grounder(rules, ANY), Overlay.of(graph), np.arange(12), paths)
     assert len(found) > 0 and set(found.grounding_source.tolist()) == {PATH}
     assert not graph.contains(found.triples.heads, found.triples.relations, found.triples.tails).any()
     for triple in range(len(found)):
@@ -225,5 +225,7 @@ def test_limits_out_of_range_are_refused(wrong):
 
 def test_nothing_to_conclude_is_an_empty_answer():
     graph = graph_of([], ENTITIES, RELATIONS)
-    found = virtual_neighbors(RuleSet.empty(RELATIONS), Overlay.of(graph), np.arange(ENTITIES), ANY, PathLimits())
+    found = virtual_neighbors(
+        Grounder(RuleSet.empty(RELATIONS), ANY), Overlay.of(graph), np.arange(ENTITIES), PathLimits()
+    )
     assert len(found) == 0 and found.degrees(ENTITIES).tolist() == [0] * ENTITIES

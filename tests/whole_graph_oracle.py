@@ -5,9 +5,8 @@ from torch import Tensor
 
 from newcomer.graph import InductiveDataset
 from newcomer.models.embedding.encoder import Edges, States
-from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors, soft_labels
 from newcomer.models.embedding.model import Model
-from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 

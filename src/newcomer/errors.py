@@ -13,7 +13,9 @@ Every message names the value, the place and the next step.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 class NewcomerError(Exception):
@@ -54,10 +56,23 @@ class MissingExtraError(NewcomerError):
         super().__init__(f"{feature} needs the package {package!r}; install it with: pip install 'newcomer[{extra}]'")
 
 
+def optional(package: str, feature: str, extra: str) -> Any:
+    """A package that only a feature needs, or the error that says which extra to install."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise MissingExtraError(feature, package, extra) from None
+
+
 def shown(value: object, limit: int = 80) -> str:
     """A value as it stands in a message: quoted, on one line, never longer than a line."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 4] + "..." + text[-1]
+
+
+def one_line(error: object) -> str:
+    """What another library says of a problem, on one line of a bearable length."""
+    return " ".join(str(error).split())[:160]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from newcomer.errors import InputError, OutputError, shown
+from newcomer.errors import InputError, OutputError, one_line, shown
 
 # The file that tells a folder this program wrote: a data set, virtual neighbours, a trained model.
 MARKERS = ("dataset.json", "enrichment.json", "manifest.json")
@@ -37,7 +37,7 @@ def looking_at(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        problem = f"cannot be read ({error.strerror or _one_line(error)})"
+        problem = f"cannot be read ({error.strerror or one_line(error)})"
         raise InputError(path, problem, hint="check the path and its permissions") from None
 
 
@@ -64,20 +64,24 @@ def open_bytes(path: Path) -> Iterator[Any]:
     except OSError as error:
         what = f"is not a whole {kind} file" if kind else "cannot be read"
         hint = "it may have been cut off: copy or download it again" if kind else ""
-        raise InputError(path, f"{what} ({_one_line(error)})", hint=hint) from None
+        raise InputError(path, f"{what} ({one_line(error)})", hint=hint) from None
+
+
+def read_text(path: Path) -> str:
+    """The whole of a text file in UTF-8."""
+    with open_bytes(path) as stream:
+        content = bytes(stream.read())
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InputError(path, "is not UTF-8", line, "save it as UTF-8") from None
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a small text file in UTF-8, whatever ends them, with or without a byte order mark."""
     must_be_file(path)
-    with open_bytes(path) as stream:
-        content = bytes(stream.read())
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise InputError(path, "is not UTF-8", line, "save it as UTF-8") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return read_text(path).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def read_ahead(blocks: Iterator[bytes]) -> Generator[bytes, None, None]:
@@ -87,10 +91,6 @@ def read_ahead(blocks: Iterator[bytes]) -> Generator[bytes, None, None]:
         while (block := coming.result()) is not None:
             coming = pool.submit(next, blocks, None)
             yield block
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:160]
 
 
 @contextmanager
@@ -110,18 +110,26 @@ def fresh_file(path: Path) -> Iterator[Path]:
     """A temporary name beside ``path`` that takes its place when the block ends well, and vanishes when not."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        partial.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from None
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield partial
+            partial.replace(path)
     finally:
         with suppress(OSError):  # it may be gone, or never have been possible
             partial.unlink()
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A place that cannot be written is an `OutputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
 def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: cannot be written ({error.strerror or _one_line(error)}); choose another place")
+    return OutputError(f"{path}: cannot be written ({error.strerror or one_line(error)}); choose another place")
 
 
 def exists_already(path: Path) -> OutputError:
@@ -136,12 +144,10 @@ def fresh_folder(path: Path, force: bool = False, marker: str | None = None) -> 
     Even then only an empty folder is replaced, or one that holds the file ``marker`` (any of `MARKERS` where it is
     `None`): nobody else's files are deleted.
     """
-    try:
+    with writing(path):
         _refuse_existing(path, force, marker)
         path.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise _unwritable(path, error) from None
     try:
         staging.chmod(0o755)
         yield staging

@@ -52,12 +52,10 @@ def refuse_input(out: Path, source: Path) -> None:
 
 def check_free(out: Path, force: bool) -> None:
     """Refuse an output that exists, before the work is done, unless it may be replaced."""
-    from newcomer.files import exists_already
+    from newcomer.files import exists_already, writing
 
-    try:
+    with writing(out):
         exists, is_folder = out.exists(), out.is_dir()
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be written ({error.strerror}); choose another place") from None
     if is_folder:
         raise OutputError(f"{out}: is a folder; give the name of a file")
     if exists and not force:

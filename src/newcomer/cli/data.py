@@ -53,7 +53,7 @@ def _row(entry: "Entry") -> dict[str, object]:
     return {
         "name": entry.name,
         **{role: entry.counts.get(role) for role in ROLES},
-        "newcomers": None if entry.newcomers is None else entry.newcomers.test,
+        "newcomers": None if entry.newcomers is None else entry.newcomers["test"],
         "here": here,
         **{name: getattr(entry, name) for name in ("downloadable", "title", "licence")},
     }

@@ -103,7 +103,7 @@ def split(
 ) -> None:
     """Cut an honest "new entities arrive" data set out of a graph."""
     from newcomer.data import SplitRule, locate, split_graph, write_dataset
-    from newcomer.data.newcomers import read_names
+    from newcomer.data.split import read_names
 
     if newcomers is not None and (rate is not None or triples is not None):
         raise OptionError("--newcomers names them itself; leave out --rate and --triples")

@@ -110,7 +110,7 @@ def convert(
 ) -> None:
     """Turn our rule files, or a model's rules, into AMIE's or AnyBURL's, and back."""
     from newcomer.models.bundle import read_bundle
-    from newcomer.rules.files.formats import READERS, WRITERS
+    from newcomer.rules.files.listings import READERS, WRITERS
 
     for form in (read_as, write_as):
         check_name("rule format", form, READERS)
@@ -124,7 +124,7 @@ def convert(
         raise OptionError("--data is missing; name the graph whose relations and entities the rules name")
     else:
         graph = load(data, reading).dataset.observed
-        rules = READERS[read_as](source, graph.relations, graph.entities)
+        rules = READERS[read_as](source, graph)
     WRITERS[write_as](rules, out, graph)
     typer.echo(f"written {len(rules):,} rules to {out}")
 

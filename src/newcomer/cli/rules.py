@@ -158,7 +158,7 @@ def enrich(
     from newcomer.rules.files.neighbor_table import write_neighbors
     from newcomer.rules.limits import thread_count
     from newcomer.rules.mining.symmetric_paths import PathLimits
-    from newcomer.rules.virtual_neighbors import NeighborLimits, virtual_neighbors
+    from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, virtual_neighbors
 
     limits = NeighborLimits(min_confidence, measure, min_support, min_head_size, max_per_entity)
     path_limits = PathLimits(walks=walks) if paths else None
@@ -170,7 +170,8 @@ def enrich(
     with fresh_folder(out, force, ENRICHMENT) as staging:
         known = rules_for(dataset, rules, threads, seed)
         with working("grounding"):
-            found = virtual_neighbors(known, walked, chosen, limits, path_limits, seed, thread_count(threads))
+            grounder = Grounder(known, limits)
+            found = virtual_neighbors(grounder, walked, chosen, path_limits, seed, thread_count(threads))
             write_neighbors(staging, found, dataset.entities, dataset.relations)
         summary = _summary(dataset, found, chosen, who if entities is None else entities.name)
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
@@ -184,7 +185,7 @@ def enrich(
 def _entities_of(dataset: "InductiveDataset", who: str, entities: Path | None) -> "Ids":
     import numpy as np
 
-    from newcomer.data.newcomers import read_names
+    from newcomer.data.split import read_names
 
     if entities is not None:
         return read_names(entities, dataset.entities)

@@ -7,7 +7,6 @@ their documentation: that is the manual. TOML has no null, so there, and on the 
 
 from newcomer.config.fields import AUTO, NOTHING
 from newcomer.config.reading import (
-    ABLATION_ROWS,
     ablation,
     config_hash,
     load_preset,
@@ -29,7 +28,6 @@ from newcomer.config.settings import (
 )
 
 __all__ = [
-    "ABLATION_ROWS",
     "AUTO",
     "NOTHING",
     "PROTOCOLS",

@@ -51,14 +51,6 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class Newcomers:
-    """How many newcomers the auxiliary rows name, and how many of them the test asks about."""
-
-    test: int
-    aux: int
-
-
-@dataclass(frozen=True)
 class Entry:
     """A named data set. Counts that are not known are ``None``; ``files`` is empty where nothing can be downloaded."""
 
@@ -69,7 +61,7 @@ class Entry:
     counts: Mapping[str, int] = field(hash=False)
     entities: int | None = None
     relations: int | None = None
-    newcomers: Newcomers | None = None
+    newcomers: Mapping[str, int] | None = field(default=None, hash=False)  # in aux, and those that test asks about
     files: tuple[SourceFile, ...] = ()
     notes: tuple[str, ...] = ()
     otherwise: str = ""  # how to have a set that cannot be downloaded
@@ -223,7 +215,6 @@ def _catalogue() -> dict[str, Entry]:
 def _entry_of(table: dict[str, Any]) -> Entry:
     # The sample's files lie beside this one, so they are counted, not described.
     counts = count_rows(sample_folder()) if table["name"] == SAMPLE else table["counts"]
-    newcomers = Newcomers(**table["newcomers"]) if "newcomers" in table else None
     files, notes = tuple(SourceFile(**source) for source in table.pop("file", ())), tuple(table.get("notes", ()))
-    made = {"counts": MappingProxyType(dict(counts)), "newcomers": newcomers, "files": files, "notes": notes}
+    made = {"counts": MappingProxyType(dict(counts)), "files": files, "notes": notes}
     return Entry(**{**table, **made})

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.errors import MissingExtraError, unknown_name
+from newcomer.errors import optional, unknown_name
 from newcomer.files import fresh_file
 from newcomer.graph import Ids, InductiveDataset
 
@@ -14,11 +14,7 @@ SEEN_COLOUR, NEWCOMER_COLOUR = "#4477aa", "#ee6677"
 
 def need_matplotlib() -> Any:
     """The drawing module, or which extra to install."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError("drawing", "matplotlib", "plots") from None
-    matplotlib.use("Agg")
+    optional("matplotlib", "drawing", "plots").use("Agg")
     from matplotlib import pyplot
 
     return pyplot

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from newcomer.data.options import ReadOptions
 from newcomer.data.tables import LabelledRow, NamedTriples, NumberedRow, ReadReport, TripleCollector
-from newcomer.errors import InputError, MissingExtraError, OutputError, shown
+from newcomer.errors import InputError, OutputError, optional, shown
 from newcomer.files import create_bytes, open_bytes, plain_suffix
 
 FORMATS = {".nt": "N_TRIPLES", ".nq": "N_QUADS", ".ttl": "TURTLE", ".trig": "TRIG"}
@@ -34,11 +34,7 @@ WRITTEN_AT_ONCE = 1 << 16
 
 
 def _pyoxigraph() -> Any:
-    try:
-        import pyoxigraph
-    except ImportError:
-        raise MissingExtraError("reading and writing RDF", "pyoxigraph", "rdf") from None
-    return pyoxigraph
+    return optional("pyoxigraph", "reading and writing RDF", "rdf")
 
 
 def read_rdf(path: Path, options: ReadOptions, anonymous: int = 0) -> NamedTriples:

@@ -7,12 +7,14 @@ ends are C (both), each must occur in aux.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from newcomer.data.tables import assemble
-from newcomer.errors import DatasetError, OptionError, check_name
-from newcomer.graph import Graph, Ids, InductiveDataset, Mask, TripleArray, concatenate
+from newcomer.errors import DatasetError, InputError, OptionError, check_name, shown
+from newcomer.files import read_lines
+from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, TripleArray, Vocabulary, concatenate
 
 SIDES = ("subject", "object", "both")
 HOLDOUT_TEST, HOLDOUT_VALID = 0.10, 0.05
@@ -47,20 +49,14 @@ def split_graph(dataset: InductiveDataset, rule: SplitRule, newcomers: Ids | Non
     >>> len(data.newcomers), len(data.test)
     (52, 54)
     """
-    whole = _reunite(dataset) if len(dataset.auxiliary) else dataset
+    whole = dataset.reunited() if len(dataset.auxiliary) else dataset  # before it is cut anew
     source = whole if len(whole.test.positives) else hold_out(whole, rule.seed)
     test = source.test.positives
     drawn = test if newcomers is not None else test.take(_draw(len(test), rule))
-    ends = newcomers if newcomers is not None else _ends(drawn, rule.unseen)
+    ends = newcomers if newcomers is not None else ends_on(rule.unseen, drawn)
     is_candidate = np.zeros(len(source.entities), dtype=bool)
     is_candidate[ends] = True
     return _cut(source, drawn, is_candidate, both=rule.unseen == "both" and newcomers is None)
-
-
-def _reunite(dataset: InductiveDataset) -> InductiveDataset:
-    """A data set that has newcomers already: their facts go back into the graph before it is cut anew."""
-    nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
-    return InductiveDataset(dataset.name, dataset.known_facts(), nothing, dataset.valid, dataset.test)
 
 
 def _draw(available: int, rule: SplitRule) -> Ids:
@@ -71,7 +67,8 @@ def _draw(available: int, rule: SplitRule) -> Ids:
     return np.sort(rng.choice(available, size=max(wanted, 1), replace=False)).astype(np.int32)
 
 
-def _ends(drawn: TripleArray, unseen: str) -> Ids:
+def ends_on(unseen: str, drawn: TripleArray) -> Ids:
+    """The entities that a side of triples names: subject, object or both."""
     columns = {"subject": [drawn.heads], "object": [drawn.tails], "both": [drawn.heads, drawn.tails]}[unseen]
     return np.concatenate(columns)
 
@@ -117,3 +114,17 @@ def hold_out(dataset: InductiveDataset, seed: int) -> InductiveDataset:
     valid = concatenate([held, dataset.valid.positives])
     observed = Graph.build(dataset.entities, dataset.relations, rest)
     return InductiveDataset(dataset.name, observed, dataset.auxiliary, valid, test)
+
+
+def read_names(path: Path, entities: Vocabulary) -> Ids:
+    """The ids of the entities a file names; blank lines are passed over, an unknown name is an error."""
+    lines = read_lines(path)
+    # A name may begin or end with blanks; where none such is known, blanks around it do not count.
+    named = [(n, line if line in entities else line.strip()) for n, line in enumerate(lines, start=1) if line.strip()]
+    ids = entities.ids([name for _, name in named])
+    for (number, name), identifier in zip(named, ids, strict=True):
+        if identifier == UNKNOWN:
+            raise InputError(path, f"{shown(name)} is no entity of the graph", number, "check its spelling")
+    if not named:
+        raise InputError(path, "names nobody", hint="give one name a line")
+    return ids

@@ -157,7 +157,10 @@ def fit_fact_curve(examples: FactExamples) -> FactCurve:
     relations = examples.relation[examples.question]
     answered = examples.answer_evidence[asked], examples.right[asked], relations[asked], examples.question[asked]
     answers = fit_curve(*answered, RELATION_PRECISION)
-    applying, right = _weighed(columns, applies)[examples.question], answers.probabilities(examples.answer_evidence, relations)
+    applying, right = (
+        _weighed(columns, applies)[examples.question],
+        answers.probabilities(examples.answer_evidence, relations),
+    )
     known = examples.applies_evidence[examples.question]
     evidence = _columns(known, applying, right, examples.room, examples.rule_odds)
     together = _rising(evidence, examples.right)

@@ -15,8 +15,7 @@ from newcomer.evaluation.applicability import Floats, RelationProfiles
 from newcomer.evaluation.calibration import Probabilities, best, evidence, uncalibrated
 from newcomer.evaluation.fact_probability import Calibration
 from newcomer.graph import Ids, Mask, Overlay
-from newcomer.models.embedding.newcomers import Snapshot
-from newcomer.models.embedding.scorer import Scores
+from newcomer.models.embedding.scorer import Scores, Snapshot
 from newcomer.models.engine import InferenceEngine, Scored
 from newcomer.models.ensemble import UNKNOWN
 

@@ -16,7 +16,6 @@ from newcomer.graph.types import (
     offsets_of,
     read_only,
     seen_count,
-    sort_unique,
 )
 
 __all__ = [
@@ -40,5 +39,4 @@ __all__ = [
     "offsets_of",
     "read_only",
     "seen_count",
-    "sort_unique",
 ]

@@ -151,7 +151,7 @@ class Overlay:
         return mask
 
     def facts_of(self, entity: int) -> tuple[Ids, Ids]:
-        """The oriented relations and tails of an entity's own facts, sorted."""
+        """The oriented relations and tails of an entity's own facts, sorted and read-only."""
         if entity < self.num_seen:
             return self.base.observed.of(entity)
         if entity < self.base.num_entities and not self.is_removed[entity]:

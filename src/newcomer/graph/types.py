@@ -5,7 +5,7 @@ the code knows one direction only: from an entity, along a relation, to a tail.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,34 +27,26 @@ INT64_MAX = np.iinfo(np.int64).max
 class Vocabulary:
     """An immutable list of names; a name's place is its id, and the first look-up refuses a name that stands twice."""
 
-    __slots__ = ("_ids", "_names")
-
     def __init__(self, names: pa.Array | Iterable[str]) -> None:
         array = names if isinstance(names, pa.Array) else pa.array(list(names), type=pa.string())
-        self._names: pa.Array = array.cast(pa.string())
-        self._ids: dict[str, int] | None = None
-
-    @property
-    def names(self) -> pa.Array:
-        """All names as an Arrow array, in id order."""
-        return self._names
+        self.names: pa.Array = array.cast(pa.string())  # in id order
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names.to_pylist())
+        return iter(self.names.to_pylist())
 
     def __getitem__(self, identifier: int) -> str:
         if identifier < 0:  # `UNKNOWN` is no name, least of all the last one
             raise IndexError(f"a vocabulary has no id {identifier}")
-        return str(self._names[int(identifier)].as_py())
+        return str(self.names[int(identifier)].as_py())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._index
+        return name in self.index
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and bool(self._names.equals(other._names))
+        return isinstance(other, Vocabulary) and bool(self.names.equals(other.names))
 
     def __hash__(self) -> int:
         return hash((len(self), self[0] if len(self) else ""))
@@ -62,33 +54,32 @@ class Vocabulary:
     def __repr__(self) -> str:
         return f"Vocabulary({len(self):,} names)"
 
-    @property
-    def _index(self) -> dict[str, int]:
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The id of each name."""
         # Built on the first look-up only: a graph that is merely read, split or counted never pays for it.
-        if self._ids is None:
-            ids = {name: i for i, name in enumerate(self._names.to_pylist())}
-            if len(ids) != len(self):
-                raise DatasetError(f"a vocabulary of {len(self):,} names holds only {len(ids):,} distinct ones")
-            self._ids = ids
-        return self._ids
+        ids = {name: i for i, name in enumerate(self.names.to_pylist())}
+        if len(ids) != len(self):
+            raise DatasetError(f"a vocabulary of {len(self):,} names holds only {len(ids):,} distinct ones")
+        return ids
 
     def id(self, name: str) -> int:
         """The id of a name, or ``UNKNOWN`` (-1)."""
-        return self._index.get(name, UNKNOWN)
+        return self.index.get(name, UNKNOWN)
 
     def ids(self, names: Sequence[str] | pa.Array) -> Ids:
         """The ids of many names; ``UNKNOWN`` where a name is not here."""
         if isinstance(names, pa.Array):
             import pyarrow.compute as pc
 
-            found = pc.index_in(names.cast(pa.string()), value_set=self._names)
+            found = pc.index_in(names.cast(pa.string()), value_set=self.names)
             return _int32(found.fill_null(UNKNOWN).to_numpy(zero_copy_only=False))
-        index = self._index
+        index = self.index
         return np.fromiter((index.get(n, UNKNOWN) for n in names), dtype=np.int32, count=len(names))
 
     def names_of(self, ids: Ids | Sequence[int]) -> list[str]:
         """The names of many ids."""
-        return list(self._names.take(pa.array(np.asarray(ids, dtype=np.int32))).to_pylist())
+        return list(self.names.take(pa.array(np.asarray(ids, dtype=np.int32))).to_pylist())
 
 
 def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
@@ -200,15 +191,6 @@ class Graph:
         rows = sort_unique(triples, len(entities), len(relations))
         rows = TripleArray(read_only(rows.heads), read_only(rows.relations), read_only(rows.tails))
         return cls(entities, relations, rows, offsets_of(np.bincount(rows.heads, minlength=len(entities))))
-
-    @classmethod
-    def from_names(cls, triples: Iterable[tuple[str, str, str]]) -> "Graph":
-        """From (head, relation, tail) names; ids follow the alphabet."""
-        rows = list(triples)
-        entities = Vocabulary(sorted({name for h, _, t in rows for name in (h, t)}))
-        relations = Vocabulary(sorted({r for _, r, _ in rows}))
-        ids = [(entities.id(h), relations.id(r), entities.id(t)) for h, r, t in rows]
-        return cls.build(entities, relations, TripleArray.of(ids))
 
     def __len__(self) -> int:
         return len(self.triples)
@@ -324,6 +306,11 @@ class InductiveDataset:
     def known_facts(self) -> Graph:
         """What is known when questions are asked: the observed graph and the auxiliary facts."""
         return Graph.build(self.entities, self.relations, concatenate([self.observed.triples, self.auxiliary.triples]))
+
+    def reunited(self) -> "InductiveDataset":
+        """The same without newcomers: their facts are observed ones."""
+        nothing = Graph.build(self.entities, self.relations, TripleArray.empty())
+        return replace(self, observed=self.known_facts(), auxiliary=nothing)
 
     def known(self) -> Graph:
         """Everything stated anywhere in the data set: the `known` filter of a ranking."""

@@ -48,7 +48,7 @@ class NeighborEncoder(Encoder):
 
     def _spread(self, rows: Rows) -> Tensor:
         """(entries,): whether an entry is one of its row's ``max_neighbors`` evenly spread ones."""
-        row, most = rows.row_ids(), self.max_neighbors
+        row, most = rows.row_ids, self.max_neighbors
         place = torch.arange(len(row), device=row.device) - rows.offsets[row]
         return place * most % rows.sizes[row] < most
 
@@ -63,7 +63,7 @@ class NeighborEncoder(Encoder):
         distinct, places = torch.unique(entities, return_inverse=True)
         rows, relations, weights = self.neighbors(states, distinct)
         messages = self.messages(states, rows, relations)
-        shares = weights / row_sums(rows, weights).clamp_min(1e-6)[rows.row_ids()]
+        shares = weights / row_sums(rows, weights).clamp_min(1e-6)[rows.row_ids]
         every = torch.arange(len(messages), device=messages.device)
         return weighted_sum(Rows(rows.offsets, every, len(messages)), shares, messages)[places]
 
@@ -106,7 +106,7 @@ class LSTMEncoder(NeighborEncoder):
 
     def _padded(self, rows: Rows, ids: Tensor, relations: Tensor, messages: Tensor) -> Tensor:
         """(entities, most neighbours, d): each entity's messages in random order."""
-        row = rows.row_ids()
+        row = rows.row_ids
         # Of the edge alone: the order must depend neither on the other edges nor on who else is embedded.
         mixed = scrambled(ids * 2 * self.num_relations + relations + self.shuffle)
         order = torch.argsort(mixed, stable=True)
@@ -137,7 +137,7 @@ class LANEncoder(NeighborEncoder):
     def prepare(self, edges: Edges, seed: int) -> None:
         """Count how often relations go together, over edges of some weight."""
         size, visible = 2 * self.num_relations, edges.weights > 0
-        pairs = torch.unique((edges.rows.row_ids() * size + edges.relations)[visible])
+        pairs = torch.unique((edges.rows.row_ids * size + edges.relations)[visible])
         has = torch.zeros(edges.rows.num_rows, size, device=pairs.device)
         has[pairs // size, pairs % size] = 1.0
         together = has.T @ has
@@ -149,12 +149,12 @@ class LANEncoder(NeighborEncoder):
         messages = self.messages(states, rows, relations)
         redundant = self._redundancy(rows, relations)
         pairs, entries = rows.pick(places)
-        asked, weights = queries[pairs.row_ids()], weights[entries]
+        asked, weights = queries[pairs.row_ids], weights[entries]
         dim = messages.shape[1]
         keys, wanted = messages @ self.attention_map[dim:], self.queries @ self.attention_map[:dim]
         neural = row_softmax(pairs, torch.tanh(keys[entries] + wanted[asked]) @ self.attention_vector, weights)
         logic = self.implied[relations[entries], asked] / redundant[entries] * weights
-        logic = logic / row_sums(pairs, logic).clamp_min(1e-6)[pairs.row_ids()]
+        logic = logic / row_sums(pairs, logic).clamp_min(1e-6)[pairs.row_ids]
         return weighted_sum(Rows(pairs.offsets, entries, len(messages)), neural + logic, messages)
 
     def plain(self, states: States, entities: Tensor) -> Tensor:
@@ -164,13 +164,13 @@ class LANEncoder(NeighborEncoder):
     def _redundancy(self, rows: Rows, relations: Tensor) -> Tensor:
         """(edges,): how strongly another relation of the same entity implies the edge's own; at least a tenth."""
         size = 2 * self.num_relations
-        row = rows.row_ids()
+        row = rows.row_ids
         present = torch.unique(row * size + relations)
         offsets = torch.searchsorted(present // size, torch.arange(rows.num_rows + 1, device=row.device))
         pairs, _ = Rows(offsets, present % size, size).pick(row)
-        target = relations[pairs.row_ids()]
+        target = relations[pairs.row_ids]
         strength = self.implied[pairs.columns, target] * (pairs.columns != target)
-        strongest = strength.new_zeros(len(relations)).scatter_reduce(0, pairs.row_ids(), strength, "amax")
+        strongest = strength.new_zeros(len(relations)).scatter_reduce(0, pairs.row_ids, strength, "amax")
         return strongest.clamp_min(0.1)
 
 

@@ -19,17 +19,17 @@ from newcomer.config import Config
 from newcomer.graph import Graph, Ids, Overlay, TripleArray, about_newcomers
 from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.embedding.model import Model
-from newcomer.models.embedding.newcomers import Component, EncodedComponent, Members, NewcomerEncoder, Snapshot
-from newcomer.models.embedding.scorer import EmbeddingScorer, Scores
+from newcomer.models.embedding.newcomers import Component, EncodedComponent, NewcomerEncoder
+from newcomer.models.embedding.scorer import EmbeddingScorer, Members, Scores, Snapshot
 from newcomer.models.ensemble import Column, Signals, Weights, ensemble_scores, feature_names, parts
 from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.models.rule_engine import RuleEngine
 from newcomer.models.triple_classifier import TripleClassifier
+from newcomer.rules.grounding import Floats
 from newcomer.rules.limits import in_threads, thread_count
-from newcomer.rules.online import OnlineRules
+from newcomer.rules.ranking import OnlineRules
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.rule_index import Floats
 from newcomer.rules.statistics import GraphSignals, GraphStatistics, graph_signals
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 

@@ -27,8 +27,8 @@ import numpy.typing as npt
 import torch
 
 from newcomer.graph import Mask
+from newcomer.rules.grounding import Floats
 from newcomer.rules.ranking import RuleEvidence
-from newcomer.rules.rule_index import Floats
 
 DISSIMILAR = 0.01  # a similarity that is hardly more than none
 UNKNOWN = 1e-3  # the confidence where no rule infers a candidate, and how far from certain the best may be
@@ -43,7 +43,7 @@ class Signals(NamedTuple):
     num_seen: int
     is_unobserved: Mask
     embedding: Column
-    num_facts: int  # of the entity asked about; from here on what `newcomer.rules.signals` gathers
+    num_facts: int  # of the entity asked about; from here on what `graph_signals` gathers
     rules: RuleEvidence
     is_linked: Mask
     frequency: Floats

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from newcomer.config import Config, RulesConfig
-from newcomer.graph import Base, Graph, Ids, Overlay, TripleArray, seen_count
+from newcomer.graph import Base, Ids, Overlay, TripleArray
 from newcomer.models.embedding.newcomers import Component
 from newcomer.rules.limits import thread_count
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, gather
+from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, virtual_neighbors
 
 NOBODY = Component(np.empty(0, dtype=np.int32), TripleArray.empty())
 
@@ -88,14 +88,8 @@ class RuleEngine:
     ) -> VirtualNeighbors:
         known = component.ids
         overlay = self.observed.with_delta(component.facts, known[known < self.observed.num_entities])
-        found = gather(grounder, overlay, entities, paths, self.seed, thread_count(threads), relation)
+        found = virtual_neighbors(grounder, overlay, entities, paths, self.seed, thread_count(threads), relation)
         return about_those(found, known, self.observed.num_seen)
-
-
-def ground_seen(rules: RuleSet, observed: Graph, config: Config, threads: int | None = None) -> VirtualNeighbors | None:
-    """What the rules conclude about the seen entities, from observed facts."""
-    seen = np.arange(seen_count(observed), dtype=np.int32)
-    return ground(rules, Overlay.of(observed), seen, config, threads)
 
 
 def ground(
@@ -103,7 +97,9 @@ def ground(
 ) -> VirtualNeighbors | None:
     """What the rules, and symmetric paths if they are asked for, conclude about these entities from their own facts."""
     grounder, paths = _inferring(rules, config)
-    return None if grounder is None else gather(grounder, overlay, entities, paths, config.seed, thread_count(threads))
+    if grounder is None:
+        return None
+    return virtual_neighbors(grounder, overlay, entities, paths, config.seed, thread_count(threads))
 
 
 def _inferring(rules: RuleSet, config: Config) -> tuple[Grounder | None, PathLimits | None]:

@@ -14,6 +14,7 @@ The weights are those of the embedding and beside them, by name,
 Virtual triples follow from facts, rules, settings and seed. They are stored because inferring them takes long.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from newcomer.errors import DatasetError
+from newcomer.errors import DatasetError, one_line
 from newcomer.graph import TripleArray, about_newcomers, seen_count
 from newcomer.models.bundle import Bundle, Weights
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
@@ -30,18 +31,18 @@ from newcomer.models.embedding.model import build_model
 from newcomer.models.engine import InferenceEngine, StoredNewcomers, TrainedModel
 from newcomer.models.ensemble import KINDS, feature_names
 from newcomer.models.ensemble import Weights as EnsembleWeights
-from newcomer.models.pair_features import feature_count
 from newcomer.models.propagation.network import PREFIX as PROPAGATION
 from newcomer.models.propagation.network import Propagation
 from newcomer.models.rule_engine import limits_of
 from newcomer.models.triple_classifier import PREFIX as TRIPLE_CLASSIFIER
-from newcomer.models.triple_classifier import TripleClassifier
+from newcomer.models.triple_classifier import TripleClassifier, feature_count
 from newcomer.rules.rule import RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 LABELS, ENSEMBLE, SUPPORT = "labels", "ensemble", "support"
 NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS = "newcomer_labels", "newcomer_support", "newcomer_vectors"
 Part = TypeVar("Part", bound=nn.Module)
+Value = TypeVar("Value")
 BESIDE = (LABELS, ENSEMBLE, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS)
 
 
@@ -134,20 +135,21 @@ def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedMod
 
 def propagation_of(weights: Weights, num_relations: int) -> Propagation | None:
     """The propagation network among stored weights, if there is one."""
-    own = _under(PROPAGATION, weights)
+    own = under(PROPAGATION, weights)
     problem = "the propagation network does not fit the relations"
     return _load(Propagation(num_relations, torch.Generator()), own, problem) if own else None
 
 
 def triple_classifier_of(weights: Weights, num_relations: int) -> TripleClassifier | None:
     """The triple classifier among stored weights, if there is one."""
-    own = _under(TRIPLE_CLASSIFIER, weights)
+    own = under(TRIPLE_CLASSIFIER, weights)
     problem = "the triple classifier does not fit the relations"
     return _load(TripleClassifier(num_relations, feature_count(num_relations)), own, problem) if own else None
 
 
-def _under(prefix: str, weights: Weights) -> Weights:
-    return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+def under(prefix: str, named: Mapping[str, Value]) -> dict[str, Value]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
 
 
 def _load(part: Part, weights: Weights, problem: str) -> Part:
@@ -155,8 +157,7 @@ def _load(part: Part, weights: Weights, problem: str) -> Part:
     try:
         part.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in weights.items()})
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:160]
-        raise DatasetError(f"{problem} ({reason}); train the model again") from None
+        raise DatasetError(f"{problem} ({one_line(error)}); train the model again") from None
     return part.eval()
 
 

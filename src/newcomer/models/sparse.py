@@ -51,16 +51,13 @@ class Rows:
         return self.offsets[1:] - self.offsets[:-1]
 
     @cached_property
-    def _row_ids(self) -> Tensor:
-        return _row_ids(self.sizes, len(self.columns))
-
     def row_ids(self) -> Tensor:
         """The row of each entry, (entries,)."""
-        return self._row_ids
+        return _row_ids(self.sizes, len(self.columns))
 
     def knowing(self, row_ids: Tensor, sizes: Tensor | None = None) -> "Rows":
         """These rows, given the row of each entry (and the entries a row) where they are known already."""
-        self.__dict__["_row_ids"] = row_ids  # as the cached properties would find them
+        self.__dict__["row_ids"] = row_ids  # as the cached properties would find them
         if sizes is not None:
             self.__dict__["sizes"] = sizes
         return self
@@ -73,7 +70,7 @@ class Rows:
         ascending, order = torch.sort(narrow, stable=True)
         every = torch.arange(self.width + 1, dtype=narrow.dtype, device=order.device)
         offsets = torch.searchsorted(ascending, every)
-        return Rows(offsets, self.row_ids()[order], self.num_rows), order
+        return Rows(offsets, self.row_ids[order], self.num_rows), order
 
     @cached_property
     def blocks(self) -> tuple[Tensor, Tensor]:
@@ -95,10 +92,6 @@ class Rows:
         entries = (self.offsets[rows] - offsets[:-1])[row] + torch.arange(len(row), device=rows.device)
         return Rows(offsets, self.columns[entries], self.width).knowing(row, sizes), entries
 
-    def widened(self, width: int) -> "Rows":
-        """The same rows, whose entries are below a larger number."""
-        return Rows(self.offsets, self.columns, width).knowing(self.row_ids(), self.sizes)
-
     def where(self, mask: Tensor) -> "Rows":
         """All rows, with the entries under a mask (entries,) only."""
         return Rows(_offsets(mask)[self.offsets], self.columns[mask], self.width)
@@ -116,20 +109,15 @@ def _row_ids(sizes: Tensor, total: int) -> Tensor:
     return torch.repeat_interleave(sizes, output_size=total)
 
 
-def _csr(rows: Rows, values: Tensor) -> Tensor:
-    return torch.sparse_csr_tensor(
-        rows.offsets, rows.columns, values, (rows.num_rows, rows.width), check_invariants=False
-    )
-
-
 def _sampled_products(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
     """(entries,): for entry (i, j) the product of the vectors ``left_i`` and ``right_j``."""
     if left.is_cuda:
         return sampled_by_bags(rows, left, right)
     if len(rows.columns) > rows.num_rows * rows.width:
         # Torch refuses a pattern of more entries than places. Only small, dense graphs of many relations have one.
-        return (left[rows.row_ids()] * right[rows.columns]).sum(dim=1)
-    pattern = _csr(rows, left.new_zeros(len(rows.columns)))
+        return (left[rows.row_ids] * right[rows.columns]).sum(dim=1)
+    zeros, shape = left.new_zeros(len(rows.columns)), (rows.num_rows, rows.width)
+    pattern = torch.sparse_csr_tensor(rows.offsets, rows.columns, zeros, shape, check_invariants=False)
     products: Tensor = torch.sparse.sampled_addmm(pattern, left, right.T.contiguous(), beta=0.0).values()
     return products
 
@@ -157,7 +145,7 @@ def summed_by_blocks(rows: Rows, values: Tensor, dense: Tensor) -> Tensor:
 
 def sampled_by_bags(rows: Rows, left: Tensor, right: Tensor) -> Tensor:
     """The sampled product: what the weights of bags have as their gradient, without a vector for each entry."""
-    bags = rows.columns, rows.offsets, rows.row_ids()
+    bags = rows.columns, rows.offsets, rows.row_ids
     products: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(left, right, *bags, mode=0)
     return products
 
@@ -208,12 +196,12 @@ class _Linear(torch.autograd.Function):
 
 def row_sums(rows: Rows, values: Tensor) -> Tensor:
     """(rows,): the sum of each row's values (entries,)."""
-    return _linear(lambda one: _segment_sums(one, rows.offsets), lambda one: one[rows.row_ids()], values)
+    return _linear(lambda one: _segment_sums(one, rows.offsets), lambda one: one[rows.row_ids], values)
 
 
 def by_row(rows: Rows, values: Tensor) -> Tensor:
     """(entries,): for each entry the value (rows,) of its row."""
-    return _linear(lambda one: one[rows.row_ids()], lambda one: _segment_sums(one, rows.offsets), values)
+    return _linear(lambda one: one[rows.row_ids], lambda one: _segment_sums(one, rows.offsets), values)
 
 
 def by_column(rows: Rows, values: Tensor) -> Tensor:
@@ -248,9 +236,9 @@ class _RowSoftmax(torch.autograd.Function):
         raised = logits + weights.log()
         lowest = torch.finfo(raised.dtype).min  # of a row without any weight: its shares are then zero
         top = torch.segment_reduce(raised, "max", offsets=rows.offsets, initial=lowest)
-        shares = torch.exp(raised - top[rows.row_ids()])
+        shares = torch.exp(raised - top[rows.row_ids])
         total = _segment_sums(shares, rows.offsets)  # at least 1, the highest entry's own share, or 0 of nothing
-        shares = shares / total.clamp_min_(1.0)[rows.row_ids()]
+        shares = shares / total.clamp_min_(1.0)[rows.row_ids]
         ctx.rows = rows
         ctx.save_for_backward(shares)
         return shares
@@ -260,7 +248,7 @@ class _RowSoftmax(torch.autograd.Function):
         (shares,), rows = ctx.saved_tensors, ctx.rows
         shared = shares * gradients[0]
         total = _segment_sums(shared, rows.offsets)
-        return None, torch.addcmul(shared, shares, total[rows.row_ids()], value=-1), None
+        return None, torch.addcmul(shared, shares, total[rows.row_ids], value=-1), None
 
 
 def row_softmax(rows: Rows, logits: Tensor, weights: Tensor) -> Tensor:

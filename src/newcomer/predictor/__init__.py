@@ -1,12 +1,11 @@
 """A trained model at work: newcomers are added by their facts, embedded, asked about and explained."""
 
 from newcomer.predictor.answers import Added, Chain, Grounding, Neighbor, Verdict, Weighed
-from newcomer.predictor.batching import NewcomerBatch, NewcomerBatches, check_relations
+from newcomer.predictor.batching import NewcomerBatch, NewcomerBatches, NewcomerStream, check_relations
 from newcomer.predictor.confidence import Confidence, Lesson
 from newcomer.predictor.explain import Answer, Explanation, Suggestion
 from newcomer.predictor.fact_store import FactError
 from newcomer.predictor.predictor import Predictor, load
-from newcomer.predictor.streaming import NewcomerStream
 
 __all__ = [
     "Added",

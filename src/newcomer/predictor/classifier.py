@@ -18,8 +18,7 @@ from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models.bundle import Thresholds
 from newcomer.models.triple_classifier import TripleClassifierScorer
 from newcomer.predictor.answers import Verdict
-from newcomer.predictor.fact_store import Triple
-from newcomer.predictor.snapshot import NamedSnapshot
+from newcomer.predictor.fact_store import NamedSnapshot, Triple
 
 HALF = 0.5  # from which probability on a triple counts as true, where there are no thresholds
 

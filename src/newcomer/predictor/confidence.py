@@ -21,8 +21,8 @@ from newcomer.graph import Graph, Mask
 from newcomer.predictor.classifier import HALF
 from newcomer.predictor.explain import Suggestion
 from newcomer.predictor.fact_store import Names
+from newcomer.rules.grounding import RuleIndex
 from newcomer.rules.rule import Kind
-from newcomer.rules.rule_index import RuleIndex
 
 LESSONS = 3  # relations to learn that are named
 SAME_PAIR = (Kind.ONE, Kind.BOTH)

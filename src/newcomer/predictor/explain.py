@@ -14,9 +14,8 @@ import torch
 from newcomer.graph import UNKNOWN, Mask
 from newcomer.models.ensemble import Column
 from newcomer.predictor.answers import Chain, Grounding, Similar, Weighed
-from newcomer.predictor.fact_store import Fact, NamedComponent, Names, Triple
-from newcomer.predictor.snapshot import NamedSnapshot, words_at
-from newcomer.rules.online import OnlineRules
+from newcomer.predictor.fact_store import Fact, NamedComponent, NamedSnapshot, Names, Triple, words_at
+from newcomer.rules.ranking import OnlineRules
 from newcomer.rules.rule import NONE
 from newcomer.rules.virtual_neighbors import LOGIC, PATH, VirtualNeighbors
 
@@ -161,7 +160,7 @@ class Conclusions:
 
     def _id(self, name: str) -> int:
         """The id that rules know an entity by."""
-        known = self.names.entity_ids.get(name, UNKNOWN)
+        known = self.names.entities.index.get(name, UNKNOWN)
         return known if known != UNKNOWN or self.component is None else self.component.id(name)
 
     def _name(self, identifier: int) -> str:

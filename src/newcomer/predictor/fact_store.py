@@ -1,9 +1,11 @@
-"""The fact store: newcomers and their facts by name, and who is connected to whom.
+"""The fact store: newcomers and their facts by name, and who is connected to whom; and its snapshots.
 
-A store is immutable: adding and removing make another one, so that whoever reads goes on with what there was.
+A snapshot has a store and the ids that the inference engine knows its newcomers by. Both are immutable: adding and
+removing make others, so that whoever reads goes on with what there was.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -11,10 +13,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from newcomer.errors import OptionError, shown, unknown_name
-from newcomer.graph import UNKNOWN, Ids, TripleArray, Vocabulary
-from newcomer.models.embedding.newcomers import Component
+from newcomer.graph import UNKNOWN, Ids, Mask, TripleArray, Vocabulary
+from newcomer.models.embedding.newcomers import Component, EncodedComponent
+from newcomer.models.embedding.scorer import ABSENT, Members, Slot, Snapshot
+from newcomer.models.engine import InferenceEngine
 from newcomer.rules.rule import RuleSet
 
 Triple = tuple[str, str, str]
@@ -45,28 +50,18 @@ class Names:
         return list(self.entities)
 
     @cached_property
-    def entity_ids(self) -> dict[str, int]:
-        """Of all entities, by name."""
-        return {name: identifier for identifier, name in enumerate(self.entity_names)}
-
-    @cached_property
     def relation_names(self) -> list[str]:
         """Of all relations, by id."""
         return list(self.relations)
 
-    @cached_property
-    def relation_ids(self) -> dict[str, int]:
-        """Of all relations, by name."""
-        return {name: identifier for identifier, name in enumerate(self.relation_names)}
-
     def seen(self, name: str) -> int:
         """The id of a seen entity, else ``UNKNOWN``."""
-        found = self.entity_ids.get(name, UNKNOWN)
+        found = self.entities.index.get(name, UNKNOWN)
         return found if found < self.num_seen else UNKNOWN
 
     def relation(self, name: object) -> int:
         """The id of a relation; an error with the nearest name where there is none."""
-        found = self.relation_ids.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
+        found = self.relations.index.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
         if found == UNKNOWN:
             near = get_close_matches(str(name), self.relation_names, n=1, cutoff=0.6)
             guess = f"did you mean {near[0]!r}?" if near else f"it knows {len(self.relations):,} others"
@@ -96,7 +91,7 @@ def checked(facts: Iterable[Sequence[str]], names: Names, on_unknown_relation: s
         identifier = 0
         try:
             head, relation, tail = named(row)
-            identifier = names.relation_ids.get(relation, UNKNOWN)
+            identifier = names.relations.index.get(relation, UNKNOWN)
             if identifier == UNKNOWN and on_unknown_relation == "skip":
                 skipped += 1
                 continue
@@ -230,9 +225,9 @@ class NamedComponent(Component):
     @classmethod
     def of(cls, members: Iterable[str], store: FactStore, names: Names) -> "NamedComponent":
         """These newcomers of a store; those unknown to the vocabulary are numbered by name."""
-        ids = {name: names.entity_ids.get(name, UNKNOWN) for name in members}
+        ids = {name: names.entities.index.get(name, UNKNOWN) for name in members}
         new = sorted(name for name, identifier in ids.items() if identifier == UNKNOWN)
-        ids |= {name: len(names.entity_ids) + place for place, name in enumerate(new)}
+        ids |= {name: len(names.entities.index) + place for place, name in enumerate(new)}
         ordered = sorted(ids, key=ids.__getitem__)
         numbers = np.array([ids[name] for name in ordered], dtype=np.int32)
         return cls(numbers, facts_by_id(ordered, store, names, ids), tuple(ordered))
@@ -254,7 +249,136 @@ def facts_by_id(members: Iterable[str], store: FactStore, names: Names, ids: Map
     """The facts of newcomers, each once; ``ids`` has those of all newcomers in them."""
 
     def number(name: str) -> int:
-        return ids[name] if name in ids else names.entity_ids[name]
+        return ids[name] if name in ids else names.entities.index[name]
 
     stated = {fact for name in members for fact in store[name]}
     return TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])
+
+
+@dataclass(frozen=True, eq=False)
+class NamedSnapshot:
+    """The newcomers that are there, with their facts and slots; never changed.
+
+    Newcomers have the ids of the vocabulary; those that it lacks follow by name. So ids depend on who is there, not on
+    the order in which they came.
+    """
+
+    engine: InferenceEngine
+    names: Names
+    store: FactStore
+    slots: Mapping[str, Slot | None] = field(default_factory=dict)  # of who has changed since loading; None: has left
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.store
+
+    @cached_property
+    def newcomers(self) -> list[str]:
+        """By name."""
+        return sorted(self.store)
+
+    @cached_property
+    def _unknown(self) -> list[str]:
+        """The newcomers that the vocabulary lacks, by name."""
+        return sorted(name for name, slot in self.slots.items() if slot and name not in self.names.entities.index)
+
+    def id(self, name: str) -> int:
+        """The id of an entity; an error where it is not there."""
+        found = self.names.entities.index.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
+        if not 0 <= found < self.names.num_seen and name not in self:
+            raise OptionError(f"the entity {shown(name)} is not known; add facts of it first")
+        return found if found != UNKNOWN else len(self.names.entities.index) + bisect_left(self._unknown, name)
+
+    def name_of(self, identifier: int) -> str:
+        """The name of an id."""
+        known = self.names.entity_names
+        return known[identifier] if identifier < len(known) else self._unknown[identifier - len(known)]
+
+    @cached_property
+    def graph(self) -> Snapshot:
+        """The snapshot that the inference engine is asked in."""
+        first, slots = self.engine.initial, self.slots
+        if not slots:
+            return first
+        present = [name for name, slot in slots.items() if slot is not None]
+        ids = {name: self.id(name) for name in present}
+        known = self.names.entities.index
+        changed = np.array(sorted(known[name] for name in slots if name in known), dtype=np.int32)
+        overlay = first.overlay.with_delta(facts_by_id(present, self.store, self.names, ids), changed)
+        is_present = np.ones(len(known) + len(self._unknown), dtype=bool)
+        is_present[: len(first.is_present)] = first.is_present
+        is_present[changed] = False
+        is_present[list(ids.values())] = True
+        members = [Members(one.encoded, np.where(np.isin(one.ids, changed), ABSENT, one.ids)) for one in first.members]
+        return Snapshot(overlay, (*members, *self._members_since(ids)), is_present)
+
+    def _members_since(self, ids: Mapping[str, int]) -> Iterable[Members]:
+        """The components encoded since the model was loaded, with the ids of who still has a slot there."""
+        places: dict[EncodedComponent, Ids] = {}
+        for name, slot in self.slots.items():
+            if slot is not None:
+                own = places.setdefault(slot.encoded, np.full(slot.encoded.size, ABSENT, dtype=np.int32))
+                own[slot.number] = ids[name]
+        return (Members(encoded, own) for encoded, own in places.items())
+
+    def added(self, facts: Collection[Fact]) -> "NamedSnapshot":
+        """The snapshot with more facts."""
+        return self._with_store(self.store.with_facts(facts), facts)
+
+    def removed(self, facts: Collection[Fact]) -> "NamedSnapshot":
+        """The snapshot without some facts; newcomers that are left with none go."""
+        return self._with_store(self.store.without_facts(facts), facts)
+
+    def _with_store(self, store: FactStore, facts: Collection[Fact]) -> "NamedSnapshot":
+        """Whoever is connected to one of these facts is encoded anew; all others keep their slots, to the bit."""
+        concerned = ends_of(facts)
+        if self.engine.rules.names_newcomers:
+            concerned |= set(self.newcomers)
+        # Whoever was connected to an end of such a fact still is, so that all it concerns are found from its ends.
+        slots: dict[str, Slot | None] = dict(self.slots)
+        slots |= dict.fromkeys(name for name in concerned if name in self)
+        waiting = {name for name in concerned if name in store}
+        while waiting:
+            members = self.connected(min(waiting), store)
+            waiting -= members
+            everyone = not self.engine.rules.names_newcomers or len(members) == len(store.stored.newcomers)
+            if everyone and store.changed.keys().isdisjoint(members):  # all is as it was when the model was loaded
+                for name in members:
+                    slots.pop(name, None)
+            else:
+                component = NamedComponent.of(members, store, self.names)
+                encoded = self.engine.encode(component)
+                slots |= {name: Slot(encoded, number) for number, name in enumerate(component.names)}
+        gone = [name for name, slot in slots.items() if slot is None and name not in store.stored.newcomers]
+        for name in gone:  # nobody misses who came and left since the model was loaded
+            del slots[name]
+        return NamedSnapshot(self.engine, self.names, store, slots)
+
+    def connected(self, name: str, store: FactStore | None = None) -> set[str]:
+        """The newcomers whose vectors depend on each other, by the facts of another store where it is given."""
+        facts = self.store if store is None else store
+        return set(facts) if self.engine.rules.names_newcomers else facts.connected(name)
+
+    def component(self, name: str) -> NamedComponent:
+        """A newcomer with those it is connected to."""
+        slot = self.slots.get(name)
+        if slot is not None and isinstance(slot.encoded.component, NamedComponent):
+            return slot.encoded.component
+        return NamedComponent.of(self.connected(name), self.store, self.names)
+
+
+def known_answers(snapshot: NamedSnapshot, entity: int, relation: int) -> Mask:
+    """(entities,): who is known, by anyone's facts, to answer (entity, oriented relation, ?)."""
+    mask = np.zeros(snapshot.graph.num_entities, dtype=bool)
+    relations, tails = snapshot.graph.overlay.all_facts_of(entity)
+    mask[tails[relations == relation]] = True
+    return mask
+
+
+def words_at(names: Names, triples: Tensor, encoded: EncodedComponent | None) -> list[Triple]:
+    """By name triples (n, 3) of ids of seen entities, or of the places of a component."""
+    words = names.entity_names
+    if encoded is not None:
+        own = encoded.component
+        newcomers = own.names if isinstance(own, NamedComponent) else names.entities.names_of(own.ids)
+        words = [*(words[place] for place in encoded.near.tolist()), *newcomers]
+    return [(words[head], names.relation_names[relation], words[tail]) for head, relation, tail in triples.tolist()]

@@ -28,8 +28,17 @@ from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
 from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
 from newcomer.predictor.explain import Answer, Conclusions, Explanation, Query, Suggestion
-from newcomer.predictor.fact_store import FactStore, NamedComponent, Names, Stored, checked, ends_of, named
-from newcomer.predictor.snapshot import NamedSnapshot, words_at
+from newcomer.predictor.fact_store import (
+    FactStore,
+    NamedComponent,
+    NamedSnapshot,
+    Names,
+    Stored,
+    checked,
+    ends_of,
+    named,
+    words_at,
+)
 
 
 def load(folder: str | Path, device: str = "cpu", threads: int | None = None) -> "Predictor":

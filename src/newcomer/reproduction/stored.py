@@ -15,7 +15,7 @@ from typing import Any
 
 from newcomer.config import SECTIONS, flat_settings, setting_names
 from newcomer.data.catalogue import entry, names
-from newcomer.errors import InputError, OutputError
+from newcomer.errors import InputError, OutputError, one_line
 from newcomer.files import fresh_file
 from newcomer.reproduction.plans import Cell
 
@@ -105,9 +105,8 @@ def _read_table(path: Path) -> list[Result]:
     try:
         rows = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:160]
         hint = "delete it and run the table again"
-        raise InputError(path, f"is no file of results ({reason})", hint=hint) from None
+        raise InputError(path, f"is no file of results ({one_line(error)})", hint=hint) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("table") == path.stem for row in rows):
         raise InputError(path, "is no file of results of a table of this name", hint="move it elsewhere")
     return rows

@@ -8,24 +8,73 @@ Rules start at the entity's own facts and go on over those of the entities they 
 neighbours (`newcomer.rules.virtual_neighbors`). They vote from the strongest to the weakest. A candidate is as good as
 its best rule; between equals the second best decides, and so on (the lexicographic maximum); or all rules count as
 independent chances (noisy-or).
+
+Beside mined rules vote *online* ones: one-atom rules of a rare relation, counted over all known facts when they are
+needed (`newcomer.rules.statistics`). Rules are mined from the observed graph, so there are none for a relation that it
+lacks, and next to none for one that it has a few times. Newcomers bring facts of such relations, and another relation
+between the same two entities is evidence as much as a mined rule would be: of the pairs that ``r`` joins, so many are
+joined by the relation asked.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
-from newcomer.graph import AnswerCounts, Ids, Offsets, Overlay, OverlayArrays, changes
+from newcomer.graph import AnswerCounts, Ids, Offsets, Overlay, OverlayArrays
 from newcomer.rules.compiled import compiled, is_among, lower_bound, run_of, with_room
-from newcomer.rules.grounding import BOTH, CONSTANT, ONE, TWO, Facts, ends_of_variable, holds, tails_of
+from newcomer.rules.grounding import (
+    BOTH,
+    CONSTANT,
+    ONE,
+    TWO,
+    Facts,
+    Floats,
+    OrientedRules,
+    RuleIndex,
+    ends_of_variable,
+    holds,
+    tails_of,
+)
 from newcomer.rules.limits import in_threads
-from newcomer.rules.online import OnlineRules, Votes
-from newcomer.rules.rule import RuleSet
-from newcomer.rules.rule_index import Floats, OrientedRules, RuleIndex
+from newcomer.rules.rule import SMOOTHING, Kind, Rule, RuleSet
 
 AGGREGATIONS = ("maximum", "noisy-or")
+Votes = tuple[Ids, Floats]  # (candidate, level) of all that speaks for one, the strongest first; each level's strength
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineRules:
+    """For each oriented relation the pairs it joins, and how many of these the relation asked joins too."""
+
+    relation: int  # asked, oriented
+    support: Offsets  # (2 R,)
+    sizes: Offsets  # (2 R,)
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """(2 R,): as `Rule.smoothed_confidence`."""
+        found: Floats = self.support / (self.sizes + SMOOTHING)
+        return found
+
+    def added_to(self, votes: Votes, entity: int, relations: Ids, tails: Ids) -> Votes:
+        """The votes of mined rules, and those of the entity's own facts, each as strong as its relation."""
+        votes_for = (self.support[relations] > 0) & (tails != entity)
+        candidates = np.concatenate([votes[0][:, 0], tails[votes_for]])
+        strengths = np.concatenate([votes[1][votes[0][:, 1]], self.confidence[relations[votes_for]]])
+        distinct, levels = np.unique(-strengths, return_inverse=True)
+        order = np.argsort(levels, kind="stable")
+        return np.stack([candidates, levels], axis=1).astype(np.int32)[order], -distinct
+
+    def rule(self, relation: int) -> Rule:
+        """The rule of which an oriented relation is the body."""
+        size = len(self.support) // 2
+        body = relation if self.relation < size else (relation + size) % (2 * size)
+        figures = int(self.support[relation]), int(self.sizes[relation])
+        return Rule(Kind.ONE, self.relation % size, body, support=figures[0], body_size=figures[1])
 
 
 class RuleEvidence(NamedTuple):
@@ -64,14 +113,15 @@ class RuleRanker:
         """
         size = overlay.num_entities
         scores, confidence = np.zeros(size), np.zeros(size)
-        votes, strengths = self._votes(overlay, relation, online, facts or Facts.of(overlay, entity))
+        votes, strengths = self._votes(overlay, relation, online, facts or Facts(entity, *overlay.facts_of(entity)))
         if self.aggregation == "maximum":
             _lexicographic_scores(votes, scores)
         else:
             _noisy_or_scores(votes, strengths, scores)
         confidence[votes[::-1, 0]] = strengths[votes[::-1, 1]]  # the strongest rule comes first, and is written last
-        if self.by_frequency:
-            self._add_frequencies(answer_row(overlay.base.observed_counts, relation, size), scores)
+        if self.by_frequency:  # a share below any difference between rule scores
+            frequency = answer_row(overlay.base.observed_counts, relation, size)
+            scores += frequency / (frequency.max(initial=0) + 1.0) * (1.0 if self.aggregation == "maximum" else 1e-9)
         return RuleEvidence(scores, confidence)
 
     def _votes(self, overlay: Overlay, relation: int, online: OnlineRules | None, facts: Facts) -> Votes:
@@ -82,12 +132,6 @@ class RuleRanker:
         votes = _collect_votes(facts, overlay.arrays, index.by_query, chosen, edges, index.level)
         mined = votes, index.strength_of_level
         return mined if online is None else online.added_to(mined, facts.entity, facts.relations, facts.tails)
-
-    def _add_frequencies(self, frequency: Floats, scores: Floats) -> None:
-        """Add a share below any difference between rule scores."""
-        top = frequency.max(initial=0)
-        if top > 0:
-            scores += frequency / (top + 1.0) * (1.0 if self.aggregation == "maximum" else 1e-9)
 
 
 class RuleScorer:
@@ -247,7 +291,7 @@ def _places(starts: Offsets, levels: Ids) -> Floats:
 def _lexicographic_scores(votes: Ids, scores: Floats) -> None:
     """Fill in a higher score for each group of equal candidates than for all weaker ones: 1, 2, 3, ..."""
     candidates, levels = votes[np.argsort(votes[:, 0], kind="stable")].T
-    firsts = np.flatnonzero(changes(candidates))
+    firsts = np.flatnonzero(np.diff(candidates, prepend=-1))
     starts = np.append(firsts, len(candidates)).astype(np.int64)
     scores[candidates[firsts]] = _places(starts, np.ascontiguousarray(levels))
 

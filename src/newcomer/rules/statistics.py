@@ -4,7 +4,7 @@ With rules and links they are what a graph says of every candidate of a query (`
 
 All facts of an overlay count, the observed ones and those of every newcomer. So what one newcomer states about seen
 entities counts when the next one is asked about, though nobody's vector changes. For a relation that was hardly
-observed, rules are counted here too (`newcomer.rules.online`).
+observed, rules are counted here too (`OnlineRules`).
 
 An entity's *features* are its facts as seen from it: (oriented relation, other end). The similarity of ``y`` to the
 known answers S of (x, r, ?) is
@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Ids, Mask, Offsets, Overlay, OverlayArrays
+from newcomer.graph import Adjacency, Ids, Mask, Offsets, Overlay, OverlayArrays
 from newcomer.rules.compiled import compiled, edges_of, inverse_of, row_of
-from newcomer.rules.grounding import Facts
-from newcomer.rules.online import RARE, OnlineRules, count_online
-from newcomer.rules.ranking import RuleEvidence, RuleRanker, answer_row
-from newcomer.rules.rule_index import Floats
+from newcomer.rules.grounding import Facts, Floats
+from newcomer.rules.ranking import OnlineRules, RuleEvidence, RuleRanker, answer_row
 
+RARE = 5  # observed facts of a relation, or fewer: then rules are counted over all known facts
 MOST_ANSWERS = 2_000  # of more known answers, so many stand for all
 WIDEST = 50_000  # entities that share a feature: one that more have says too little for its cost
 MOST_RELATIONS = 256  # relations whose online rules are kept for the next query
@@ -83,9 +82,9 @@ class GraphStatistics:
         support = np.zeros(2 * size, dtype=np.int64)
         heads = overlay.base.counts.answering((relation + size) % (2 * size))
         # All facts of a pair stand in one table: those of a removed newcomer in the delta alone.
-        count_online(overlay.base.rows, overlay.is_removed, heads, relation, size, support)
+        _count_online(overlay.base.rows, overlay.is_removed, heads, relation, size, support)
         heads = overlay.delta_counts.answering((relation + size) % (2 * size))
-        count_online(overlay.delta, np.zeros_like(overlay.is_removed), heads, relation, size, support)
+        _count_online(overlay.delta, np.zeros_like(overlay.is_removed), heads, relation, size, support)
         support[relation] = 0
         return OnlineRules(relation, support, self._relation_counts)
 
@@ -152,14 +151,14 @@ def graph_signals(
     ranker: RuleRanker, overlay: Overlay, statistics: GraphStatistics | None, entity: int, relation: int
 ) -> GraphSignals:
     """What rules and, where they are used, graph statistics say of (entity, oriented relation, ?)."""
-    facts = Facts.of(overlay, entity)
+    facts = Facts(entity, *overlay.facts_of(entity))
     is_linked = np.zeros(overlay.num_entities, dtype=bool)
     is_linked[facts.tails] = True
     if statistics is None:
         evidence = ranker.evidence(overlay, entity, relation, facts=facts)
         observed = answer_row(overlay.base.observed_counts, relation, overlay.num_entities)
         return GraphSignals(len(facts.tails), evidence, is_linked, observed, None)
-    similarity = statistics.similarity(entity, overlay.answers(entity, relation))
+    similarity = statistics.similarity(entity, facts.tails[facts.relations == relation])
     evidence = ranker.evidence(overlay, entity, relation, statistics.online_rules(relation), facts)
     return GraphSignals(len(facts.tails), evidence, is_linked, statistics.answer_counts(relation), similarity)
 
@@ -246,3 +245,29 @@ def _add_similarity(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.i
     for one in range(size):
         if found[one] > 0:
             found[one] /= np.sqrt(_count_facts(graph, one))
+
+
+@compiled
+def _count_between(rows: Adjacency, head: int, tail: int, size: int, support: Offsets) -> None:
+    """Count every fact of two entities, from the end that has fewer."""
+    offsets, relations = rows.offsets, rows.relations
+    turned = offsets[tail + 1] - offsets[tail] < offsets[head + 1] - offsets[head]
+    one, other = (tail, head) if turned else (head, tail)
+    for place in range(offsets[one], offsets[one + 1]):
+        if rows.tails[place] == other:
+            support[inverse_of(relations[place], size) if turned else relations[place]] += 1
+
+
+@compiled
+def _count_online(rows: Adjacency, removed: Mask, heads: Ids, relation: int, size: int, support: Offsets) -> None:
+    """Add for each pair that an oriented relation joins all that joins it; ``heads`` are those of such pairs.
+
+    The rows of ``removed`` entities do not count, nor do edges that lead to them.
+    """
+    for head in heads:
+        if removed[head]:
+            continue
+        first, end = edges_of(rows.offsets, rows.relations, head, relation)
+        for tail in rows.tails[first:end]:
+            if not removed[tail]:
+                _count_between(rows, head, tail, size, support)

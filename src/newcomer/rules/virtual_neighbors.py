@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from newcomer.errors import OptionError, unknown_name
 from newcomer.graph import Ids, Mask, Offsets, Overlay, TripleArray, changes, offsets_of
-from newcomer.rules.grounding import Facts, ground_entity
+from newcomer.rules.grounding import Facts, Floats, RuleIndex, ground_entity
 from newcomer.rules.limits import in_threads
 from newcomer.rules.mining.symmetric_paths import PathGroundings, PathLimits, PathRules, virtual_edges
 from newcomer.rules.rule import NONE, UNCOUNTED, Kind, RuleSet
-from newcomer.rules.rule_index import Floats, RuleIndex
 
 MEASURES = ("pca", "standard", "smoothed")
 LOGIC, PATH = 0, 1
@@ -85,8 +84,6 @@ class VirtualNeighbors:
     rules: RuleSet
     path_rules: PathRules
     triples: TripleArray
-    confidence: Floats
-    kinds: Ids
     offsets: Offsets
     grounding_source: Ids
     grounding_rule: Ids
@@ -95,6 +92,20 @@ class VirtualNeighbors:
 
     def __len__(self) -> int:
         return len(self.triples)
+
+    @property
+    def confidence(self) -> Floats:
+        """Of each triple: the highest of its groundings'."""
+        return self._of_triples(np.maximum, self.grounding_strength)
+
+    @property
+    def kinds(self) -> Ids:
+        """Of each triple: ``LOGIC`` where a logic rule infers it."""
+        return self._of_triples(np.minimum, self.grounding_source)
+
+    def _of_triples(self, function: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """One value for each triple of those of its groundings."""
+        return function.reduceat(values, self.offsets[:-1]) if len(self) else values[:0]
 
     @property
     def grounding_counts(self) -> Ids:
@@ -110,8 +121,6 @@ class VirtualNeighbors:
         return replace(
             self,
             triples=self.triples.take(keep),
-            confidence=self.confidence[keep],
-            kinds=self.kinds[keep],
             offsets=offsets_of(self.grounding_counts[keep]),
             **self._groundings(np.repeat(keep, self.grounding_counts)),
         )
@@ -157,9 +166,8 @@ class Grounder:
     def ground(self, overlay: Overlay, entity: int) -> Ids:
         """Rows (rule, oriented relation, other end, middle nodes) for an entity."""
         index = self.index
-        return ground_entity(
-            Facts.of(overlay, entity), overlay.arrays, index.by_start, index.start_offsets, index.by_constant
-        )
+        facts = Facts(entity, *overlay.facts_of(entity))
+        return ground_entity(facts, overlay.arrays, index.by_start, index.start_offsets, index.by_constant)
 
     def ground_all(self, overlay: Overlay, entities: Ids, threads: int = 1) -> "Groundings":
         """The groundings of many entities, in the order of their ids."""
@@ -186,19 +194,6 @@ class Groundings(NamedTuple):
 
 
 def virtual_neighbors(
-    rules: RuleSet,
-    overlay: Overlay,
-    entities: Ids,
-    limits: NeighborLimits | None = None,
-    paths: PathLimits | None = None,
-    seed: int = 0,
-    threads: int = 1,
-) -> VirtualNeighbors:
-    """What rules (and, with ``paths``, symmetric-path rules) conclude about ``entities`` from their own facts."""
-    return gather(Grounder(rules, limits), overlay, entities, paths, seed, threads)
-
-
-def gather(
     grounder: Grounder,
     overlay: Overlay,
     entities: Ids,
@@ -207,7 +202,10 @@ def gather(
     threads: int = 1,
     relation: int | None = None,
 ) -> VirtualNeighbors:
-    """As `virtual_neighbors`, with rules that are ready already; of one relation's conclusions, where it is given."""
+    """What rules (and, with ``paths``, symmetric-path rules) conclude about ``entities`` from their own facts.
+
+    Of one relation's conclusions, where it is given.
+    """
     parts = [grounder.ground_all(overlay, entities, threads)]
     path_rules = PathRules.empty(grounder.num_relations)
     if paths is not None:
@@ -305,14 +303,10 @@ def _collect(rules: RuleSet, path_rules: PathRules, rows: Groundings) -> Virtual
     rows = rows.take(first)
     starts = np.flatnonzero(changes(*rows.conclusions.T))
     offsets = np.append(starts, len(rows.rule)).astype(np.int64)
-    confidence = np.maximum.reduceat(rows.strength, starts) if len(starts) else np.empty(0)
-    logic = np.minimum.reduceat(rows.source, starts) if len(starts) else np.empty(0, dtype=np.int32)
     return VirtualNeighbors(
         rules,
         path_rules,
         TripleArray.of(rows.conclusions[starts]),
-        confidence,
-        logic.astype(np.int32),
         offsets,
         rows.source,
         rows.rule,

@@ -29,10 +29,12 @@ from torch import Tensor
 
 from newcomer import __version__
 from newcomer.config import Config, flat_settings
-from newcomer.errors import InputError, OutputError, shown
+from newcomer.errors import InputError, OutputError, one_line, shown
+from newcomer.files import writing
 from newcomer.graph import InductiveDataset
 from newcomer.locks import locked
 from newcomer.models.bundle import dataset_hash
+from newcomer.models.serialisation import under
 from newcomer.rules.rule import COLUMNS, RuleSet
 from newcomer.training.embedding import Trainer
 
@@ -131,11 +133,6 @@ def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: Ma
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    """Those whose names begin so, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
 def restore_model(trainer: Trainer, tensors: Tensors) -> None:
     """Give a trainer the weights and labels of `model_tensors`."""
     trainer.model.load_state_dict(under("model.", tensors))
@@ -162,7 +159,7 @@ def write_checkpoint(path: Path, identity: Identity, state: RunState, tensors: T
         if os.name == "posix":  # elsewhere folders cannot be opened
             _to_disk(path.parent)
     except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
+        reason = getattr(error, "strerror", None) or one_line(error)
         raise OutputError(f"{path}: cannot be written ({reason}); make room or choose another place") from None
     finally:
         with suppress(OSError):
@@ -215,8 +212,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], Tensors]:
             tensors = {name: file.get_tensor(name) for name in names}
         content = json.loads(header)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise InputError(path, f"is not a whole checkpoint ({reason})", hint=START_ANEW) from None
+        raise InputError(path, f"is not a whole checkpoint ({one_line(error)})", hint=START_ANEW) from None
     if not isinstance(content, dict):
         raise InputError(path, "is no checkpoint of newcomer", hint=START_ANEW)
     return content, tensors
@@ -258,7 +254,7 @@ class Journal:
         self.keep(tensors)
         if self.folder is None:
             return
-        with _writing(self.folder / METRICS), (self.folder / METRICS).open("a", encoding="utf-8") as file:
+        with writing(self.folder / METRICS), (self.folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(_line(record))
         for name, value in record.items():
             if self.board is not None and isinstance(value, float):
@@ -277,8 +273,7 @@ class Journal:
             yield
         except (ValueError, KeyError, RuntimeError) as error:
             place = (self.folder or Path()) / CHECKPOINT
-            reason = " ".join(str(error).split())[:160]
-            raise InputError(place, f"does not fit what was prepared ({reason})", hint=START_ANEW) from None
+            raise InputError(place, f"does not fit what was prepared ({one_line(error)})", hint=START_ANEW) from None
 
 
 @contextmanager
@@ -301,7 +296,7 @@ def _begin(journal: Journal, folder: Path, resume: bool) -> None:
         if not resume:
             raise OutputError(f"{folder}: holds a training that was interrupted; resume it or choose another place")
         journal.state, journal.tensors = read_checkpoint(folder / CHECKPOINT, journal.identity)
-    with _writing(folder / METRICS):
+    with writing(folder / METRICS):
         partial = folder / f".{METRICS}.partial"
         partial.write_text("".join(map(_line, journal.state.history)), encoding="utf-8")
         partial.replace(folder / METRICS)
@@ -323,7 +318,7 @@ def claimed(folder: Path | None) -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 stack.enter_context(locked(folder))
@@ -357,12 +352,3 @@ def remove_training(folder: Path) -> None:
 
 def _line(record: Figures) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """What cannot be written, in a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None

@@ -21,8 +21,7 @@ from newcomer.evaluation.ranking import Queries
 from newcomer.graph import Ids, InductiveDataset
 from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers, TrainedModel, query_batches
 from newcomer.models.ensemble import FEATURES, KINDS, LINKED, Signals, Weights, columns_of, few_facts
-from newcomer.training.holdout import HoldOut
-from newcomer.training.masking import mask_facts_of_busiest
+from newcomer.training.holdout import HoldOut, mask_facts_of_busiest
 from newcomer.training.preparation import Prepared, mined_rules
 
 THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn the weights for then

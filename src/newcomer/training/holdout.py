@@ -7,6 +7,11 @@ set nor their facts nor the test triples are looked at, but for which end of tes
 Where test and valid state which triples are false, both kinds are drawn, since the ends of false ones are new in test,
 too, and the hold-out has labels. It is then cut as such sets are: auxiliary are all facts with one drawn end, also
 those of an entity that has no others and so becomes a newcomer itself.
+
+The feature weights of the ensemble are learned from what a hold-out asks. Newcomers are drawn for it at random, and
+most have a dozen facts or two: where the observed graph has few hubs, so has a hold-out. Yet a country or a profession
+may arrive with thousands of facts, and of such a hub other features are worth more: what its neighbours have in common
+rather than how often each is an answer. So some facts of a hold-out's busiest newcomers are masked, and asked for.
 """
 
 from dataclasses import dataclass
@@ -14,13 +19,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from newcomer.config import Config
-from newcomer.data.split import SIDES, SplitRule, entities_of, split_graph
+from newcomer.data.cut import WithheldDataset
+from newcomer.data.split import SIDES, SplitRule, ends_on, entities_of, split_graph
 from newcomer.data.tables import assemble
 from newcomer.errors import DatasetError
 from newcomer.evaluation.classification import TripleScorer, checked_scores, cross_fitted
 from newcomer.evaluation.metrics import MEASURED
 from newcomer.evaluation.ranking import Queries, RankingProtocol, Scorer, align, evaluate_under, queries_of
-from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
+from newcomer.graph import Graph, InductiveDataset, Mask, TripleArray, concatenate
+
+SHARE = 0.25  # of all facts of newcomers: the busiest are those who have so many together
+LEAST = 10  # facts of each of them
+MASKED = 0.12  # of their facts
+MOST = 1_000  # queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +105,7 @@ def _cut_with_labels(dataset: InductiveDataset, rule: SplitRule) -> InductiveDat
     count = round(len(valid) * (rule.rate or 0) / 100)
     drawn = valid.take(np.sort(np.random.default_rng(rule.seed).choice(len(valid), size=count, replace=False)))
     is_drawn = np.zeros(len(dataset.entities), dtype=bool)
-    for ends in {"subject": [drawn.heads], "object": [drawn.tails], "both": [drawn.heads, drawn.tails]}[rule.unseen]:
-        is_drawn[ends] = True
+    is_drawn[ends_on(rule.unseen, drawn)] = True
     facts = dataset.observed.triples
     head, tail = is_drawn[facts.heads], is_drawn[facts.tails]
     observed, auxiliary = facts.take(~head & ~tail), facts.take(head ^ tail)
@@ -113,3 +123,32 @@ def _without_newcomers(dataset: InductiveDataset) -> InductiveDataset:
     nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
     asked = valid.take(seen[valid.heads] & seen[valid.tails])
     return InductiveDataset(dataset.name, dataset.observed, nothing, TripleArray.empty(), asked)
+
+
+def mask_facts_of_busiest(
+    dataset: InductiveDataset, unseen: str, most: int, seed: int
+) -> tuple[WithheldDataset, Queries]:
+    """The data set without some facts, drawn by the seed and the ids, and the queries that ask for them.
+
+    At most ``most``, `MOST`, and the share `MASKED` of the busiest newcomers' facts. A newcomer is asked about from the
+    end that is new in the hold-out (subject, object or both), for a seen entity.
+    """
+    facts, seen, busy = dataset.auxiliary.triples, dataset.is_seen, _busiest(dataset)
+    head, tail = busy[facts.heads] & seen[facts.tails], busy[facts.tails] & seen[facts.heads]
+    places = np.flatnonzero({"subject": head, "object": tail, "both": head | tail}[unseen])
+    count = min(MOST, most, round(MASKED * len(places)))
+    masked: Mask = np.zeros(len(facts), dtype=bool)
+    masked[np.random.default_rng([seed, 11]).choice(places, size=count, replace=False)] = True
+    left = WithheldDataset.without(dataset, masked)
+    return left, queries_of(left, facts.take(masked))
+
+
+def _busiest(dataset: InductiveDataset) -> Mask:
+    """Per entity, whether it is among the newcomers of most facts."""
+    degrees = np.where(dataset.is_newcomer, dataset.auxiliary.degrees, 0)
+    order = np.argsort(-degrees, kind="stable")
+    before = np.cumsum(degrees[order]) - degrees[order]
+    busy = np.zeros(len(degrees), dtype=bool)
+    busy[order[before < SHARE * degrees.sum()]] = True
+    found: Mask = busy & (degrees >= LEAST)
+    return found

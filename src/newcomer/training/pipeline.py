@@ -32,7 +32,7 @@ from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_te
 from newcomer.models.engine import TrainedModel
 from newcomer.models.ensemble import KINDS, Weights, feature_names
 from newcomer.models.propagation.network import PREFIX, Propagation
-from newcomer.models.serialisation import inferred_by, weights_of
+from newcomer.models.serialisation import inferred_by, under, weights_of
 from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer
 from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker, RuleScorer
@@ -53,14 +53,12 @@ from newcomer.training.checkpoint import (
     restore_model,
     restore_trainer,
     trainer_tensors,
-    under,
 )
-from newcomer.training.cost_model import frontier_stays_local
 from newcomer.training.embedding import Trainer
 from newcomer.training.ensemble import EnsembleLearner, priors_of
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
-from newcomer.training.propagation import PropagationTrainer, carried_over
+from newcomer.training.propagation import PropagationTrainer, carried_over, frontier_stays_local
 from newcomer.training.runtime import check_finite, deterministic, memory_in_words, settled, torch_threads
 from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
 

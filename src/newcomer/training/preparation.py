@@ -14,9 +14,8 @@ import numpy as np
 
 from newcomer.config import Config
 from newcomer.errors import DatasetError
-from newcomer.graph import Graph, InductiveDataset, TripleArray
-from newcomer.graph.types import seen_count
-from newcomer.models.rule_engine import ground_seen
+from newcomer.graph import InductiveDataset, Overlay, seen_count
+from newcomer.models.rule_engine import ground
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.rule import NONE, Kind, RuleSet
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
@@ -51,8 +50,9 @@ def prepare(
     if rules is None:
         rules = mined_rules(dataset, config, threads, progress)
     dataset = under_protocol(dataset, config.protocol)
-    seen = ground_seen(rules, dataset.observed, config, threads)
-    return Prepared(dataset, rules, seen, mined)
+    seen = np.arange(seen_count(dataset.observed), dtype=np.int32)
+    found = ground(rules, Overlay.of(dataset.observed), seen, config, threads)
+    return Prepared(dataset, rules, found, mined)
 
 
 def check_trainable(dataset: InductiveDataset) -> None:
@@ -65,10 +65,7 @@ def check_trainable(dataset: InductiveDataset) -> None:
 
 def under_protocol(dataset: InductiveDataset, protocol: str) -> InductiveDataset:
     """The data set with all facts that may be trained on as its observed graph."""
-    if protocol != "transductive":
-        return dataset
-    nothing = Graph.build(dataset.entities, dataset.relations, TripleArray.empty())
-    return replace(dataset, observed=dataset.known_facts(), auxiliary=nothing)
+    return dataset.reunited() if protocol == "transductive" else dataset
 
 
 def mined_rules(

@@ -8,6 +8,12 @@ A query whose answer is left without any edge teaches nothing: it would be known
 
 On a GPU a step is a few hundred small operations, each of which takes longer to start than to do. So they are recorded
 once, with room for as many queries as a step has, and started as one from then on.
+
+Whether a CPU can afford it is told by the operations that it would take. In a sparse graph few entities are near a
+source, and only these are worked out (`newcomer.models.propagation.cpu`); in a dense one nearly all are. So the
+distances from a sample of sources are found, and what training on such queries takes is compared with what training the
+embeddings does, which goes by entities, however few edges there are. In a sparse graph propagation is worth more than
+all the rest, and so it may take longer than that, but not many times as long.
 """
 
 import math
@@ -19,13 +25,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from newcomer.graph import UNKNOWN, Graph, Vocabulary
+from newcomer.config import Config
+from newcomer.graph import UNKNOWN, Graph, InductiveDataset, Vocabulary
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
 from newcomer.models.propagation import gpu
-from newcomer.models.propagation.cpu import Frontier
-from newcomer.models.propagation.edges import PropagationEdges
-from newcomer.models.propagation.network import DIM, KEPT, PREFIX, Propagation, batch_size
-from newcomer.training.checkpoint import Tensors, copied, optimiser_tensors, restore_optimiser, under
+from newcomer.models.propagation.cpu import Frontier, distances
+from newcomer.models.propagation.edges import Ids, PropagationEdges, propagation_edges
+from newcomer.models.propagation.network import DIM, KEPT, LAYERS, PREFIX, Propagation, batch_size
+from newcomer.models.serialisation import under
+from newcomer.training.checkpoint import Tensors, copied, optimiser_tensors, restore_optimiser
 
 BATCH, RATE, MIN_RATE, MAX_NORM = 64, 3e-3, 0.05, 1.0
 MAX_SHARE = 0.05  # of the facts that a batch may mask
@@ -34,6 +42,12 @@ SPARSE_TABLE_SIZE = 1 << 29  # numbers that a sparse network may work on togethe
 WARM_STEPS = 0.3  # of the steps, where something was learned on another graph before
 WARM_UPS = 2  # of what is recorded, before it is
 OPTIMISER = f"{PREFIX}adam."
+SAMPLE = 64  # sources
+MIN_STEPS = 500  # fewer teach too little
+CHEAP = 300.0  # seconds that are no burden in any case
+MAX_RATIO = 2.0  # of the seconds for propagation to those for embeddings
+# Seconds of one core for a pair of entity and query, a message, a candidate, and a number of a vector.
+PAIR, MESSAGE, CANDIDATE, NUMBER = 1.4e-6, 0.5e-6, 5e-9, 0.3e-9
 
 
 class Batch(NamedTuple):
@@ -138,7 +152,7 @@ class PropagationTrainer:
     def _degrees_without(self, masked: Tensor) -> Tensor:
         """(entities,): how many edges are left of each."""
         rows = self.graph.rows
-        return (rows.sizes - torch.bincount(rows.row_ids()[masked], minlength=rows.num_rows)).float()
+        return (rows.sizes - torch.bincount(rows.row_ids[masked], minlength=rows.num_rows)).float()
 
     def _batches(self, queries: Tensor, masked: Tensor, degrees: Tensor) -> Iterator[Batch]:
         """The queries, as many together as memory allows."""
@@ -159,7 +173,7 @@ class PropagationTrainer:
         """What the answers are not compared with: all other true ones."""
         sources, relations, answers = queries.unbind(dim=1)
         rows, numbers = self.graph.rows.pick(sources)
-        query = rows.row_ids()
+        query = rows.row_ids
         others = (self.graph.relations[numbers] == relations[query]) & (rows.columns != answers[query])
         places = query[others] * self.graph.num_entities + rows.columns[others]
         mask = torch.zeros(len(queries) * self.graph.num_entities, device=self.device)
@@ -284,3 +298,46 @@ def _batch_size(facts: int) -> int:
 
 def _seed_of(seed: int, number: int, use: int) -> int:
     return (seed * 1_000_003 + number * 10 + use) % 2**63
+
+
+def affords_propagation(dataset: InductiveDataset, config: Config) -> bool:
+    """Whether training it takes about twice as long as the embeddings at most, and has enough to learn from."""
+    steps = num_steps(len(dataset.observed), config.training.propagation_steps)
+    if steps < MIN_STEPS:
+        return False
+    both = config.training.validation_rate > 0 and config.training.final_fit  # a search before the final fit
+    seconds = steps * (1 + WARM_STEPS * both) * BATCH * _query_seconds(dataset)
+    return bool(seconds <= max(CHEAP, MAX_RATIO * (1 + both) * _embedding_seconds(dataset, config)))
+
+
+def frontier_stays_local(observed: Graph, num_entities: int) -> bool:
+    """Whether messages reach less than half of all entities: else a sparse network is no cheaper."""
+    reached = sum(np.count_nonzero(found <= LAYERS) for found in _sampled_distances(observed, num_entities))
+    return bool(reached < 0.5 * num_entities * SAMPLE)
+
+
+def _query_seconds(dataset: InductiveDataset) -> float:
+    """Seconds that training on one query takes, by the mean of a sample."""
+    degrees, total = dataset.observed.degrees, 0.0
+    for found in _sampled_distances(dataset.observed, len(dataset.entities)):
+        for layer in range(LAYERS):
+            messages = degrees[np.flatnonzero(found <= layer)].sum()
+            total += PAIR * np.count_nonzero(found <= layer + 1) + MESSAGE * messages
+    return total / SAMPLE + CANDIDATE * len(dataset.entities)
+
+
+def _sampled_distances(observed: Graph, num_entities: int) -> Iterator[Ids]:
+    """How far all entities are from some ends of facts."""
+    triples = observed.triples
+    heads, relations, tails = torch.from_numpy(triples.rows.astype(np.int64)).unbind(dim=1)
+    edges = propagation_edges(heads, relations, tails, observed.num_relations, num_entities)
+    drawn = np.random.default_rng(0).integers(len(triples), size=SAMPLE)
+    for source in np.where(np.arange(SAMPLE) % 2, triples.heads[drawn], triples.tails[drawn]).tolist():
+        yield distances([edges], source, LAYERS, num_entities)
+
+
+def _embedding_seconds(dataset: InductiveDataset, config: Config) -> float:
+    """Seconds that training the embeddings takes, in one phase."""
+    training, seen = config.training, int(dataset.is_seen.sum())
+    compared = min(seen, training.softmax_negatives or seen) if config.model.answers_by_input else training.negatives
+    return NUMBER * training.epochs * len(dataset.observed) * compared * config.model.dim

@@ -14,7 +14,7 @@ from newcomer.graph import InductiveDataset
 from newcomer.models.device import limited_threads
 from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.propagation import gpu as fused
-from newcomer.training.cost_model import affords_propagation
+from newcomer.training.propagation import affords_propagation
 
 SMALL = 2_000_000  # facts times the length of a vector
 TOO_LITTLE = ("out of memory", "not enough memory", "allocate memory")  # how torch words it

@@ -1,8 +1,8 @@
 """Training the triple classifier, where a data set states what its false triples are like.
 
-A share of the observed pairs is masked, with all facts between the two; features (`newcomer.models.pair_features`) are
-those of the graph that is left. The masked facts are the true triples; each is corrupted as the data set's own false
-ones are, and the networks (`newcomer.models.triple_classifier`) learn to tell the two apart. Nothing they use belongs
+A share of the observed pairs is masked, with all facts between the two; features are those of the graph that is left.
+The masked facts are the true triples; each is corrupted as the data set's own false ones are, and the networks
+(`newcomer.models.triple_classifier`) learn to tell the two apart. Nothing they use belongs
 to a single entity, so newcomers are classified as everyone else is.
 
 Pairs are masked and not single facts because the ends of a triple to classify are never linked already, while in a
@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from newcomer.errors import DatasetError
 from newcomer.graph import Graph, Ids, InductiveDataset, Mask, TripleArray, concatenate
-from newcomer.models.pair_features import Features, PairFeatures, feature_count, pair_ids
-from newcomer.models.triple_classifier import TripleClassifier
+from newcomer.models.triple_classifier import Features, PairFeatures, TripleClassifier, feature_count, pair_ids
 
 MASKED_SHARE = 0.3
 ROUNDS = 5  # of masking

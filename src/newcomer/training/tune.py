@@ -26,7 +26,7 @@ import numpy as np
 
 from newcomer import __version__
 from newcomer.config import Config, flat_settings, to_toml
-from newcomer.errors import InputError, MissingExtraError, OptionError, OutputError, shown
+from newcomer.errors import InputError, OptionError, OutputError, optional, shown
 from newcomer.files import fresh_file, looking_at
 from newcomer.graph import InductiveDataset
 from newcomer.models.bundle import dataset_hash
@@ -139,7 +139,7 @@ def tune(
 ) -> Search:
     """Search until the budget is spent; with ``resume`` the folder's trials count, with ``force`` they are deleted."""
     budget, report = budget or Budget(), report or Watcher()
-    optuna = _optuna()
+    optuna = optional("optuna", "searching settings", "tune")
     config = settled(config, dataset, choose_device(device))
     if config.training.validation_rate == 0:
         raise OptionError("training.validation_rate is 0, but a search needs newcomers to validate on; set it above 0")
@@ -189,14 +189,6 @@ def _refuse_other_files(folder: Path, names: list[str]) -> None:
         cut_off = name.endswith(".partial") and name.startswith((f".{BEST}.", f".{TRIALS}."))
         if name not in OWN and not cut_off:
             raise OutputError(f"{folder}: holds {shown(name)}, which no search wrote; choose another place")
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise MissingExtraError("searching settings", "optuna", "tune") from None
-    return optuna
 
 
 @contextmanager

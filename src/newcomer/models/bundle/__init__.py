@@ -21,13 +21,10 @@ the same model gives the same bytes.
 """
 
 from newcomer.models.bundle.folder import Bundle, Thresholds, dataset_hash, read_bundle, write_bundle
-from newcomer.models.bundle.manifest import KNOWN, MANIFEST, REQUIRED, RESULT, RESULTS
+from newcomer.models.bundle.manifest import RESULT, RESULTS
 from newcomer.models.bundle.tables import Weights
 
 __all__ = [
-    "KNOWN",
-    "MANIFEST",
-    "REQUIRED",
     "RESULT",
     "RESULTS",
     "Bundle",

@@ -10,6 +10,7 @@ from typing import Any
 
 from newcomer import __version__
 from newcomer.config import Config, config_hash
+from newcomer.data.dataset import sha256_of
 from newcomer.errors import InputError, shown
 from newcomer.files import looking_at
 from newcomer.models.bundle.rules import FILES, NEWCOMERS, SEEN
@@ -52,9 +53,7 @@ def versions_here() -> dict[str, str]:
 
 def stamp_of(path: Path) -> dict[str, Any]:
     """How many bytes a file has, and their SHA-256."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"bytes": file.tell(), "sha256": digest}
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def manifest_bytes(folder: Path, config: Config, dataset_name: str, dataset_hash: str) -> bytes:

@@ -15,13 +15,11 @@ confidences are those of the rules, by the measure that the settings name.
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from newcomer.graph import Ids, Mask, Offsets, TripleArray
+from newcomer.graph import Ids, Mask, TripleArray
 from newcomer.models.bundle.tables import damaged, read_table, write_table
 from newcomer.rules.mining.symmetric_paths import PathRules
 from newcomer.rules.mining.symmetric_walks import MAX_ARM
@@ -120,19 +118,12 @@ def read_virtual(folder: Path, rules: RuleSet, measure: str, num_entities: int) 
         rules,
         paths,
         TripleArray(heads, relations, tails),
-        _reduced(np.maximum, strength, offsets),
-        _reduced(np.minimum, source, offsets),
         offsets,
         source,
         rule,
         strength,
         np.stack(premises, axis=1).reshape(-1, PREMISES, len(TRIPLE)),
     )
-
-
-def _reduced(function: np.ufunc, values: npt.NDArray[Any], offsets: Offsets) -> npt.NDArray[Any]:
-    """One value for each triple of those of its groundings."""
-    return function.reduceat(values, offsets[:-1]) if len(offsets) > 1 else values[:0]
 
 
 def _read_paths(path: Path, num_relations: int, num_entities: int) -> PathRules:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from newcomer.errors import InputError, shown
+from newcomer.errors import InputError, one_line, shown
 from newcomer.files import looking_at
 
 Weights = Mapping[str, npt.NDArray[Any]]
@@ -63,8 +63,7 @@ def foreign(path: Path, problem: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, RecursionError, OSError, pa.ArrowException, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise damaged(path, f"{problem} ({reason})") from None
+        raise damaged(path, f"{problem} ({one_line(error)})") from None
 
 
 def bytes_of(path: Path) -> bytes:

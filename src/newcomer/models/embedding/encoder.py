@@ -43,13 +43,14 @@ class Edges:
     @cached_property
     def shares(self) -> Tensor:
         """(edges,): the weight of an edge in the sum of its entity's."""
-        return self.weights / self.degrees.clamp_min(1e-6)[self.rows.row_ids()]
+        return self.weights / self.degrees.clamp_min(1e-6)[self.rows.row_ids]
 
     def pick(self, entities: Tensor, width: int, kinds: int) -> "Edges":
         """The edges of some entities, a row each, in a space of that width; there are ``kinds`` oriented relations."""
         rows, entries = self.rows.pick(entities)
         relations = self.relations[entries]
-        picked = Edges(rows.widened(width), relations, self.weights[entries], single_rows(relations, kinds))
+        wider = Rows(rows.offsets, rows.columns, width).knowing(rows.row_ids, rows.sizes)
+        picked = Edges(wider, relations, self.weights[entries], single_rows(relations, kinds))
         if "shares" in self.__dict__:  # an entity's shares are the same in either
             picked.__dict__["shares"] = self.shares[entries]
         return picked

@@ -98,7 +98,7 @@ class FoldInEncoder(Encoder):
 
     def _used_facts(self, edges: Edges) -> UsedFacts:
         """The visible edges of known relations."""
-        row, relations, columns = edges.rows.row_ids().cpu(), edges.relations.cpu(), edges.rows.columns.cpu()
+        row, relations, columns = edges.rows.row_ids.cpu(), edges.relations.cpu(), edges.rows.columns.cpu()
         weights = edges.weights.detach().cpu()
         order = torch.from_numpy(np.lexsort((weights, columns, relations, row)))
         facts = UsedFacts(row[order], relations[order], columns[order], weights[order])
@@ -152,9 +152,9 @@ class FoldInEncoder(Encoder):
         return self.look_up(entities, states.layers[0])
 
     def embed(self, states: States, entities: Tensor, queries: Tensor) -> Tensor:
-        vectors = self.plain(states, entities)
         if self.training:  # with known relations only
-            return vectors
+            return self.plain(states, entities)
+        vectors = states.layers[0][entities]
         unknown = torch.nonzero(self.is_unknown(queries))[:, 0]
         if len(unknown) == 0:
             return vectors

@@ -1,32 +1,27 @@
 """Newcomers encoded at the cost of their own neighbourhood, beside seen entities that are encoded once.
 
 Seen entities are encoded when a model is loaded, and never again. Connected newcomers are encoded together in a small
-graph of their own: the seen entities that their facts, virtual neighbours and premises name, then the newcomers. Who is
-there at one moment, and with which component, is a snapshot.
+graph of their own: the seen entities that their facts, virtual neighbours and premises name, then the newcomers.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import torch
 from torch import Tensor
 
 from newcomer.config import ModelConfig
-from newcomer.graph import Graph, Ids, Mask, Overlay, TripleArray, Vocabulary
+from newcomer.graph import Graph, Ids, TripleArray, Vocabulary
 from newcomer.models.embedding.encoder import Edges, QueryTable, States
-from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
+from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors, soft_labels
 from newcomer.models.embedding.model import Model
 from newcomer.models.sparse import Rows
-from newcomer.models.vn.soft_labels import soft_labels
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
-ABSENT = -1
 MANY = 64  # newcomers of a component: from here on what does not depend on the query is computed once
 AT_ONCE = 1 << 13  # entities encoded at once: all neighbours of everyone, in order, take gigabytes
 
@@ -63,74 +58,6 @@ class EncodedComponent:
     def places(self) -> Tensor:
         """(newcomers,): their places."""
         return torch.arange(self.size, device=self.near.device) + len(self.near)
-
-
-class Slot(NamedTuple):
-    """Where a newcomer stands: which number it has in which component."""
-
-    encoded: EncodedComponent
-    number: int
-
-    @property
-    def place(self) -> int:
-        """Its place in the states of the component."""
-        return len(self.encoded.near) + self.number
-
-
-@dataclass(frozen=True, eq=False)
-class Members:
-    """A component in a snapshot: the ids that its newcomers have there, ``ABSENT`` of those who have moved on."""
-
-    encoded: EncodedComponent
-    ids: Ids
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """All known facts and all newcomers. Entities have ids: the seen ones first, then newcomers.
-
-    Every newcomer's id has a slot; ``is_present`` is false of one that nothing is known of (any longer).
-    """
-
-    overlay: Overlay
-    members: Sequence[Members]
-    is_present: Mask
-    num_entities: int = field(init=False)
-    num_seen: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "num_entities", self.overlay.num_entities)
-        object.__setattr__(self, "num_seen", self.overlay.num_seen)
-
-    @property
-    def components(self) -> list[EncodedComponent]:
-        """In the order in which `rows` counts their newcomers."""
-        return [one.encoded for one in self.members]
-
-    @cached_property
-    def rows(self) -> npt.NDArray[np.int64]:
-        """(newcomers,): where each stands when the newcomers of all components are written one after the other."""
-        ids = np.concatenate([np.empty(0, dtype=np.int32), *(one.ids for one in self.members)])
-        there = np.flatnonzero(ids != ABSENT)
-        rows = np.zeros(self.num_entities - self.num_seen, dtype=np.int64)
-        rows[ids[there] - self.num_seen] = there
-        return rows
-
-    @cached_property
-    def _starts(self) -> npt.NDArray[np.int64]:
-        return np.cumsum([0, *(one.encoded.size for one in self.members)])
-
-    def slot(self, entity: int) -> Slot | None:
-        """The slot of a newcomer; None for a seen entity."""
-        if entity < self.num_seen:
-            return None
-        row = int(self.rows[entity - self.num_seen])
-        place = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return Slot(self.members[place].encoded, row - int(self._starts[place]))
-
-    def members_with(self, slot: Slot) -> Members:
-        """The component of a slot."""
-        return next(one for one in self.members if one.encoded is slot.encoded)
 
 
 class NewcomerEncoder:
@@ -188,7 +115,7 @@ class NewcomerEncoder:
         own, entries = edges.rows.pick(asked)
         others, columns = torch.unique(own.columns, return_inverse=True)
         nodes = torch.cat([asked, others])
-        rows = Rows(own.offsets, columns + len(asked), len(nodes)).knowing(own.row_ids(), own.sizes)
+        rows = Rows(own.offsets, columns + len(asked), len(nodes)).knowing(own.row_ids, own.sizes)
         layers = tuple(layer[nodes] for layer in self.states.layers)
         return States(layers, Edges(rows, edges.relations[entries], edges.weights[entries]), nodes), places
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -24,6 +23,7 @@ from newcomer.models.device import one_thread
 from newcomer.models.propagation.cpu import distances
 from newcomer.models.propagation.edges import Floats, Ids, PropagationEdges
 from newcomer.models.propagation.network import DIM, LAYERS, Propagation, message_sums, over_all
+from newcomer.rules.compiled import compiled
 
 MAX_CANDIDATES = 6  # chains whose facts are masked in turn; as many are kept that lead to any other entity
 MAX_CHAINS = 3
@@ -148,7 +148,7 @@ def messages_along(parts: Sequence[PropagationEdges]) -> Messages:
     size, columns = parts[0].num_relations, []
     for one in parts:
         oriented = (one.relations + size) % (2 * size)
-        columns.append(torch.stack([one.rows.row_ids(), one.rows.columns, oriented])[:, one.weights != 0])
+        columns.append(torch.stack([one.rows.row_ids, one.rows.columns, oriented])[:, one.weights != 0])
     return Messages(*torch.cat(columns, dim=1).numpy())
 
 
@@ -191,7 +191,7 @@ def _start(num_entities: int, source: int) -> _Best:
     return _Best(lengths, np.zeros(lengths.shape), np.full((*lengths.shape, LAYERS), -1, dtype=np.int64))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _importances(
     senders: Ids, receivers: Ids, relations: Ids, vectors: Floats, scales: Floats, gradients: Floats
 ) -> Floats:
@@ -203,7 +203,7 @@ def _importances(
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _extended(
     senders: Ids, receivers: Ids, edges: Ids, gains: Floats, source: int, lengths: Ids, totals: Doubles, chains: Ids
 ) -> tuple[Ids, Doubles, Ids]:
@@ -226,7 +226,7 @@ def _extended(
     return further
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _insert(length: int, total: float, chain: Ids, lengths: Ids, totals: Doubles, chains: Ids) -> None:
     """Put a chain in its place by its mean importance; the same one, found in other layers, counts once."""
     last = len(lengths) - 1

@@ -11,13 +11,13 @@ Over all edges, for a few queries, or over those near the sources alone:
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
 from newcomer.models.propagation.edges import Floats, Ids, Messages, PropagationEdges
 from newcomer.models.sparse import Rows, weighted_sum
+from newcomer.rules.compiled import compiled, with_room
 
 MAX_PARTS = 3
 Part = tuple[Ids, Messages]  # where each row begins, and what it receives
@@ -76,7 +76,7 @@ def messages_of(pairs: Pairs, edges: PropagationEdges, scales: Tensor) -> Pairs:
     inside = pairs.entities < edges.rows.num_rows
     entities, queries, vectors = (column[inside] for column in pairs)
     picked, numbers = edges.rows.pick(entities)
-    sender, inverse = picked.row_ids(), (edges.relations[numbers] + edges.num_relations) % len(scales)
+    sender, inverse = picked.row_ids, (edges.relations[numbers] + edges.num_relations) % len(scales)
     messages = vectors[sender] * scales[inverse] * edges.weights[numbers][:, None]
     return Pairs(picked.columns, queries[sender], messages)
 
@@ -102,7 +102,7 @@ class Frontier(NamedTuple):
 
 def find_frontier(parts: Sequence[PropagationEdges], sources: Ids, layers: int, num_entities: int) -> Frontier:
     """All pairs that messages from the sources, one of each query, reach in so many layers."""
-    pairs, sent = _walk(_compiled(parts), sources, layers, num_entities, parts[0].num_relations)
+    pairs, sent = (table.T for table in _walk(_compiled(parts), sources, layers, num_entities, parts[0].num_relations))
     order = np.argsort(pairs[2], kind="stable")
     within = np.cumsum(np.bincount(pairs[2], minlength=layers + 1)).astype(np.int64)
     place = np.empty_like(order)
@@ -118,9 +118,9 @@ def find_frontier(parts: Sequence[PropagationEdges], sources: Ids, layers: int, 
 def distances(parts: Sequence[PropagationEdges], source: int, layers: int, num_entities: int) -> Ids:
     """(entities,): how many edges each is from the source; ``layers + 1`` of all that are further away."""
     sources = np.array([source], dtype=np.int64)
-    (entities, _, steps), _ = _walk(_compiled(parts), sources, layers, num_entities, parts[0].num_relations)
+    pairs, _ = _walk(_compiled(parts), sources, layers, num_entities, parts[0].num_relations)
     found = np.full(num_entities, layers + 1, dtype=np.int64)
-    found[entities] = steps
+    found[pairs[:, 0]] = pairs[:, 2]
     return found
 
 
@@ -135,7 +135,7 @@ def _array(tensor: Tensor) -> Any:
     return tensor.detach().contiguous().numpy()
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _summed(parts: Parts, num_receivers: int, vectors: Floats, scales: Floats) -> Floats:
     queries, size = vectors.shape[1], vectors.shape[2]
     sums = np.zeros((num_receivers, queries, size), dtype=np.float32)  # made here: so it is none of the tables read
@@ -151,7 +151,7 @@ def _summed(parts: Parts, num_receivers: int, vectors: Floats, scales: Floats) -
     return sums
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _gradients(parts: Parts, vectors: Floats, scales: Floats, gradient: Floats) -> tuple[Floats, Floats]:
     """The gradients of the vectors and of the scales, by that of the sums."""
     queries, size = vectors.shape[1], vectors.shape[2]
@@ -170,32 +170,22 @@ def _gradients(parts: Parts, vectors: Floats, scales: Floats, gradient: Floats) 
     return of_vectors, of_scales
 
 
-@numba.njit(nogil=True, cache=True)
-def _with_room(table: Ids, count: int) -> Ids:
-    """The table, or where all its columns are in use, one of twice as many."""
-    if count < table.shape[1]:
-        return table
-    larger = np.empty((table.shape[0], 2 * count), dtype=np.int64)
-    larger[:, :count] = table
-    return larger
-
-
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _walk(parts: Parts, sources: Ids, layers: int, num_entities: int, num_relations: int) -> tuple[Ids, Ids]:
-    """(3, pairs): entity, query and distance from its source; (3, messages): receiver and sender, as places among these
+    """(pairs, 3): entity, query and distance from its source; (messages, 3): receiver and sender, as places among these
     pairs, and the relation as the receiver sees it. Query by query, nearest first.
     """
     place_of = np.full(num_entities, -1, dtype=np.int64)
-    pairs, messages = np.empty((3, 64), dtype=np.int64), np.empty((3, 64), dtype=np.int64)
+    pairs, messages = np.empty((64, 3), dtype=np.int64), np.empty((64, 3), dtype=np.int64)
     count = sent = 0
     for query in range(len(sources)):
         first = sender = count  # smaller places are of other queries
-        pairs = _with_room(pairs, count)
-        pairs[0, count], pairs[1, count], pairs[2, count] = sources[query], query, 0
+        pairs = with_room(pairs, count, count + 1)
+        pairs[count, 0], pairs[count, 1], pairs[count, 2] = sources[query], query, 0
         place_of[sources[query]] = count
         count += 1
-        while sender < count and pairs[2, sender] < layers:
-            entity, distance = pairs[0, sender], pairs[2, sender]
+        while sender < count and pairs[sender, 2] < layers:
+            entity, distance = pairs[sender, 0], pairs[sender, 2]
             for offsets, (_, neighbors, relations, weights) in parts:
                 if entity >= len(offsets) - 1:
                     continue
@@ -204,13 +194,13 @@ def _walk(parts: Parts, sources: Ids, layers: int, num_entities: int, num_relati
                         continue
                     other = neighbors[edge]
                     if place_of[other] < first:
-                        pairs = _with_room(pairs, count)
-                        pairs[0, count], pairs[1, count], pairs[2, count] = other, query, distance + 1
+                        pairs = with_room(pairs, count, count + 1)
+                        pairs[count, 0], pairs[count, 1], pairs[count, 2] = other, query, distance + 1
                         place_of[other] = count
                         count += 1
-                    messages = _with_room(messages, sent)
-                    messages[0, sent], messages[1, sent] = place_of[other], sender
-                    messages[2, sent] = (relations[edge] + num_relations) % (2 * num_relations)
+                    messages = with_room(messages, sent, sent + 1)
+                    messages[sent, 0], messages[sent, 1] = place_of[other], sender
+                    messages[sent, 2] = (relations[edge] + num_relations) % (2 * num_relations)
                     sent += 1
             sender += 1
-    return pairs[:, :count], messages[:, :sent]
+    return pairs[:count], messages[:sent]

@@ -47,12 +47,12 @@ class PropagationEdges:
     def numbers(self) -> Rows:
         """The rows with the numbers of the edges as entries."""
         every = torch.arange(len(self.relations), device=self.relations.device)
-        return Rows(self.rows.offsets, every, len(every)).knowing(self.rows.row_ids(), self.rows.sizes)
+        return Rows(self.rows.offsets, every, len(every)).knowing(self.rows.row_ids, self.rows.sizes)
 
     @cached_property
     def messages(self) -> Messages:
         """What each row receives, in the order of the edges, on a CPU."""
-        tensors = self.rows.row_ids(), self.rows.columns, self.relations, self.weights
+        tensors = self.rows.row_ids, self.rows.columns, self.relations, self.weights
         return Messages(*(one.contiguous().numpy() for one in tensors))
 
     @cached_property

@@ -90,31 +90,22 @@ def _scale_gradients(edges: PropagationEdges, vectors: Tensor, gradient: Tensor)
     starts, offsets = edges.by_relation.blocks
     _, queries, size = vectors.shape
     sums = torch.empty(len(starts) - 1, size, dtype=torch.float32, device=vectors.device)
-    places = starts, edges.by_relation.columns, edges.rows.row_ids(), edges.rows.columns
+    places = starts, edges.by_relation.columns, edges.rows.row_ids, edges.rows.columns
     tables = edges.weights, vectors.contiguous(), gradient.contiguous(), sums
     _kernels().block_scale_gradients[(len(sums),)](*places, *tables, queries, size, _power_of_two(queries))
     return torch.segment_reduce(sums, "sum", offsets=offsets, initial=0.0)
 
 
 def updated(
-    vectors: Tensor,
-    sums: Tensor,
-    sources: Tensor,
-    query_vectors: Tensor,
-    gate: Tensor,
-    degrees: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
+    vectors: Tensor, sums: Tensor, sources: Tensor, query_vectors: Tensor, gate: Tensor, degrees: Tensor, *rest: Tensor
 ) -> Tensor:
     """(entities, queries, d): the vectors after a layer.
 
     ``sums`` are those of messages, to which ``query_vectors``, (queries, d), are added at the sources, all multiplied
-    by the ``gate``; means are sums divided by ``degrees``, and the rest are the parameters of a linear map from 3 d
-    numbers to d, a power of two and at least 16, and of a layer norm.
+    by the ``gate``; means are sums divided by ``degrees``, and the rest are the parameters (weight, bias) of a linear
+    map from 3 d numbers to d, a power of two and at least 16, and (gamma, beta) of a layer norm.
     """
-    tables = vectors, sums, sources, query_vectors, gate, degrees, weight, bias, gamma, beta
+    tables = vectors, sums, sources, query_vectors, gate, degrees, *rest
     result: Tensor = _Updated.apply(*(one.contiguous() for one in tables))  # type: ignore[no-untyped-call]
     return result
 

@@ -85,5 +85,5 @@ class PropagationScorer:
             return self._base_edges
         rows = self._base_edges.rows
         removed = torch.from_numpy(overlay.is_removed.copy()).to(self.device)
-        hidden = removed[rows.row_ids()] | removed[rows.columns]
+        hidden = removed[rows.row_ids] | removed[rows.columns]
         return self._base_edges.with_weights(self._base_edges.weights.masked_fill(hidden, 0.0))

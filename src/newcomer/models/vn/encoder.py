@@ -107,7 +107,7 @@ class VNQueryTable:
 
     def shares(self, query: int) -> Tensor:
         """(edges,): the attention of everyone with a query to each of their edges."""
-        logits = (self.of_entity + self.of_query[query])[self.rows.row_ids()] + self.of_neighbor
+        logits = (self.of_entity + self.of_query[query])[self.rows.row_ids] + self.of_neighbor
         return row_softmax(self.rows, functional.leaky_relu(logits, SLOPE), self.weights)
 
     def vectors_for(self, query: int) -> Tensor:

@@ -39,7 +39,7 @@ class StructureLayer(nn.Module):
         gathered = weighted_sum(edges.rows, by_column(lookup, self.alpha) * edges.shares, vectors) + own
         if self.shifts is not None:
             relations = Rows(edges.rows.offsets, edges.relations, len(self.shifts))
-            relations = relations.knowing(edges.rows.row_ids(), edges.rows.sizes)
+            relations = relations.knowing(edges.rows.row_ids, edges.rows.sizes)
             gathered = gathered + weighted_sum(relations, edges.shares, self.shifts)
         result: Tensor = torch.tanh(products(gathered, self.weight) if one_by_one else gathered @ self.weight)
         return result
@@ -74,7 +74,7 @@ class QueryLayer(nn.Module):
 
     def _distinct(self, edges: Edges, vectors: Tensor, asked: Rows) -> Tensor:
         """(pairs, d): the vectors of entities (the rows of ``asked``) for their queries."""
-        pairs, entries = edges.rows.pick(asked.row_ids())
+        pairs, entries = edges.rows.pick(asked.row_ids)
         entity, query, neighbor = self.attention.unbind()
         of_entity, of_neighbor = all_row_products(vectors, self.entity_map @ entity, self.entity_map @ neighbor)
         of_query = row_products(self.queries, self.query_map @ query)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from newcomer.files import create_bytes, fresh_file
 from newcomer.graph import Ids, Vocabulary
-from newcomer.rules.files.columns import quoted_names
+from newcomer.rules.files.rule_table import quoted_names
 from newcomer.rules.rule import NONE
 from newcomer.rules.virtual_neighbors import LOGIC, PREMISES, SOURCES, VirtualNeighbors
 

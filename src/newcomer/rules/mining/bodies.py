@@ -197,10 +197,8 @@ def _from_pca_side(candidates: RuleSet, by_tail: Mask) -> tuple[Ids, Ids, Ids, I
     """Kinds, first atoms, second atoms and oriented heads, turned round where the PCA side is y."""
     turn, size = by_tail[candidates.heads], candidates.num_relations
     first, second = candidates.body1, candidates.body2
-    first_back, second_back = (
-        (first + size) % (2 * size),
-        (second + size) % (2 * size),
-    )  # a second is not used if it is -1
+    first_back = (first + size) % (2 * size)
+    second_back = (second + size) % (2 * size)  # not used if it is -1
     chain, single = candidates.kinds == Kind.TWO, candidates.kinds == Kind.ONE
     low, high = np.minimum(first_back, second_back), np.maximum(first_back, second_back)
     turned_first = np.where(chain, second_back, np.where(single, first_back, low))

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.graph import Graph, Ids, Mask, Offsets, offsets_of
+from newcomer.graph import Graph, Ids, Offsets, offsets_of
 from newcomer.rules.compiled import compiled, with_room
 from newcomer.rules.limits import share_out, thread_count
 from newcomer.rules.mining.index import starts_group
@@ -110,7 +110,8 @@ def build_types(graph: Graph, limits: ConstantLimits) -> TypeIndex:
     # The types of each entity that can be the body of a rule.
     row_owners = np.concatenate([owners, having])
     row_types = np.concatenate([edge_types, had + np.int32(len(keys))])
-    possible = _possible_bodies(sizes, len(keys), limits)[row_types]
+    wanted = np.where(np.arange(len(sizes)) < len(keys), Kind.CONSTANT in limits.kinds, Kind.EXISTS in limits.kinds)
+    possible = (wanted & (sizes >= limits.min_support))[row_types]
     row_owners, row_types = row_owners[possible], row_types[possible]
     return TypeIndex(
         num_relations=size,
@@ -122,12 +123,6 @@ def build_types(graph: Graph, limits: ConstantLimits) -> TypeIndex:
         row_offsets=offsets_of(np.bincount(row_owners, minlength=entities)),
         row_types=row_types[np.argsort(row_owners, kind="stable")],
     )
-
-
-def _possible_bodies(sizes: Ids, with_constant: int, limits: ConstantLimits) -> Mask:
-    has_constant = np.arange(len(sizes)) < with_constant
-    wanted = np.where(has_constant, Kind.CONSTANT in limits.kinds, Kind.EXISTS in limits.kinds)
-    return (sizes >= limits.min_support) & wanted
 
 
 class _Portion(NamedTuple):

@@ -5,8 +5,7 @@ import time
 import numpy as np
 
 from newcomer.graph import Graph
-from newcomer.rules.mining.chain_counting import ChainLimits
-from newcomer.rules.mining.chains import mine_chains
+from newcomer.rules.mining.chains import ChainLimits, mine_chains
 from newcomer.rules.mining.constants import ConstantLimits, mine_constants
 from newcomer.rules.mining.horn import mine_horn
 from newcomer.rules.mining.plan import HORN_KINDS, MiningPlan, MiningResult, Progress, best_rows
