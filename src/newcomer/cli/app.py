@@ -24,19 +24,13 @@ from newcomer.cli import (
     train,
     tune,
 )
+from newcomer.cli.commands import CommandGroup
 from newcomer.errors import NewcomerError, OutputError
 
 STOPPED = 128  # plus the number of the signal, as a shell says it
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-app = typer.Typer(
-    name="newcomer",
-    help="Embed, complete and explain entities that arrive in a knowledge graph after training.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = CommandGroup("Embed, complete and explain entities that arrive in a knowledge graph after training.", "newcomer")
 for verb in (
     *(graphs.describe, graphs.split, rules.mine, rules.enrich, train.train, tune.tune),
     *(evaluate.evaluate, compare.compare, predict.predict, predict.suggest, predict.explain),

@@ -7,6 +7,7 @@ import typer
 from typer import Argument, Option
 
 from newcomer.cli import options
+from newcomer.cli.commands import CommandGroup
 from newcomer.cli.common import (
     check_free,
     is_file_name,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 UNSOUND = 1
 
-app = typer.Typer(help="Named data sets: list, check, get, convert.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup("Named data sets: list, check, get, convert.")
 
 
 @app.command("list")
