@@ -184,7 +184,7 @@ def test_a_fact_with_an_unknown_relation_is_refused_or_skipped(made, tmp_path):
 
 WRONG = {
     ("zoe", "livesin", "city1"): "the model knows no relation 'livesin'; did you mean 'lives_in'?; mend it, or leave",
-    ("p01", "knows", "p02"): "('p01', 'knows', 'p02') is about two entities that the model was trained on; add facts",
+    ("p01", "knows", "p02"): "('p01', 'knows', 'p02') is about two entities that the model was trained on, and not",
     ("  ", "knows", "p02"): "('  ', 'knows', 'p02') has the name '  '; give words that are not empty",
 }
 
@@ -386,8 +386,10 @@ def test_unknown_relations_and_bad_lines_of_a_pipe_are_skipped_and_counted(made,
     pipe(monkeypatch, b"zoe\tlikes\tyan\nzoe\tknows\nzoe\tlives_in\tcity1\nyan\tlives_in\tcity2\n")
     words = ("suggest", made / "model", "--facts", "-", "--on-unknown-relation", "skip", "--on-bad-line", "skip")
     done = call(*words, "--json", "--top", "1")
-    assert done.returncode == 0 and [line["entity"] for line in lines(done.stdout)] == ["zoe", "yan"]
-    assert "skipped 1 facts with relations unknown" in done.stderr and "skipped 1 lines" in done.stderr
+    *answers, last = lines(done.stdout)
+    assert done.returncode == 0 and [line["entity"] for line in answers] == ["zoe", "yan"]
+    assert "skipped 1 fact with a relation unknown" in done.stderr and "skipped 1 line:" in done.stderr
+    assert last == {"left_out": [{"of": "standard input", "bad_lines": 1, "unknown_relations": 1}]}
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:

@@ -17,6 +17,7 @@ from newcomer.cli import (
     data,
     evaluate,
     graphs,
+    left_out,
     predict,
     reproduce,
     rulefiles,
@@ -59,6 +60,7 @@ def _options(
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 2, never in a traceback."""
     _received.clear()  # of another call in the same process
+    left_out.forget()
     try:
         with _stopping_in_order(), _guarded_output():
             app()

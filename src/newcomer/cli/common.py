@@ -3,41 +3,32 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from newcomer.cli import left_out
 from newcomer.errors import OutputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
     from newcomer.data import LoadedDataset, ReadOptions
-    from newcomer.data.dataset import PartReport
-    from newcomer.data.tables import ReadReport
 
 
 def load(data: str, options: "ReadOptions") -> "LoadedDataset":
-    """Find and read a data set, with a spinner; lines that were left out are reported."""
+    """Find and read a data set, with a spinner; what was left out is told."""
     from newcomer.data import locate, read_dataset
 
     path = locate(data)
     with working(f"reading {path.name}"):
         loaded = read_dataset(path, options)
     for role, part in loaded.parts.items():
-        report_skipped(role, part)
+        left_out.tell_unread(role, part)
     return loaded
-
-
-def report_skipped(place: str, report: "PartReport | ReadReport") -> None:
-    """Print on standard error which lines were left out."""
-    if report.skipped:
-        typer.echo(f"newcomer: {place}: skipped {report.skipped:,} lines, the first:", err=True)
-        for line in report.bad_lines:
-            typer.echo(f"  {line}", err=True)
 
 
 def refuse_input(out: Path, source: Path) -> None:
@@ -129,12 +120,15 @@ def _cell(value: object) -> str:
 
 def print_json(value: Any) -> None:
     """JSON as a program reads it: one document, names as they are."""
+    if isinstance(value, dict) and left_out.listed():
+        value = {**value, "left_out": left_out.listed()}
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_line(value: Any) -> None:
-    """One JSON object on a line of its own."""
-    typer.echo(json.dumps(value, ensure_ascii=False))  # each is flushed
+def print_lines(values: Iterable[dict[str, Any]]) -> None:
+    """JSON objects, each on a line of its own as soon as it is there; the last says what was left out, if any was."""
+    for value in left_out.with_left_out(values):
+        typer.echo(json.dumps(value, ensure_ascii=False))  # each is flushed
 
 
 def is_file_name(path: Path) -> bool:

@@ -11,17 +11,17 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
 from typer import Option
 
-from newcomer.cli.common import report_skipped, working
+from newcomer.cli.common import working
+from newcomer.cli.left_out import tell, tell_unread
 from newcomer.cli.options import takes, takes_read_options
 from newcomer.errors import InputError, OptionError, check_name, shown
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.data.tables import NamedTriples, ReadReport
-    from newcomer.predictor import FactError, NewcomerBatches, Predictor
+    from newcomer.predictor import FactError, NewcomerBatches, NewcomerStream, Predictor
 
 PIPE = "-"
 PIPE_BYTES = 1 << 20  # taken at once, at the most
@@ -55,6 +55,12 @@ class NewcomerFacts:
     on_unknown_relation: Annotated[str, Option(help="A fact whose relation the model lacks: `error` or `skip`.")] = (
         "error"
     )
+    on_seen_fact: Annotated[
+        str,
+        Option(
+            help="A fact between two entities that the model was trained on, which its graph lacks: `error` or `skip`."
+        ),
+    ] = "error"
     reading: "ReadOptions"
 
     @property
@@ -93,7 +99,7 @@ class NewcomerFacts:
         with self.added(run, pipe) as (model, newcomers):
             asked = list(dict.fromkeys(entities)) if entities else None
             named = set() if newcomers is None or asked is None else newcomers.named(asked)
-            if not asked and not newcomers:
+            if not asked and (newcomers is None or not (newcomers or newcomers.known)):
                 raise OptionError("there is no entity to query; give newcomers with --facts, or names with --entity")
             for name in asked or ():
                 if name not in named and name not in model:
@@ -123,10 +129,10 @@ class NewcomerFacts:
                 yield model, None
                 return
             try:
-                found = NewcomerBatches(model, triples.named, self.on_unknown_relation)
+                found = NewcomerBatches(model, triples.named, self.on_unknown_relation, self.on_seen_fact)
             except FactError as error:
                 raise triples.fault(error.place, str(error), _advice(error)) from None
-            _report_unknown(", ".join(map(called, self.sources)), found.skipped)
+            _tell_unused(", ".join(map(called, self.sources)), found)
             yield model, found
 
     def _streamed(self, model: "Predictor", pipe: "Pipe") -> Iterator[Batch]:
@@ -134,14 +140,15 @@ class NewcomerFacts:
         from newcomer.data.tables import ReadReport
         from newcomer.predictor import FactError, NewcomerStream
 
-        report, stream, place = ReadReport(), NewcomerStream(model, self.on_unknown_relation), called(PIPE)
+        report, place = ReadReport(), called(PIPE)
+        stream = NewcomerStream(model, self.on_unknown_relation, self.on_seen_fact)
         try:
             for batch in stream.batches(_piped(pipe, self.reading, report)):
                 yield batch.model, batch.newcomers
         except FactError as error:
             raise InputError(place, str(error), error.place, _advice(error)) from None
-        report_skipped(place, report)
-        _report_unknown(place, stream.skipped)
+        tell_unread(place, report)
+        _tell_unused(place, stream)
         if stream.facts == 0:
             raise InputError(place, "holds no triple", hint="give at least one head, relation and tail")
 
@@ -225,12 +232,14 @@ def loaded(run: Path) -> Iterator["Predictor"]:
 
 
 def _advice(error: "FactError") -> str:
-    return "mend it, or leave such facts out with --on-unknown-relation skip" if error.skippable else ""
+    option = f"--{error.skipped_by.replace('_', '-')}"
+    return f"mend it, or leave such facts out with {option} skip" if error.skipped_by else ""
 
 
-def _report_unknown(place: str, skipped: int) -> None:
-    if skipped:
-        typer.echo(f"newcomer: {place}: skipped {skipped:,} facts with relations unknown to the model", err=True)
+def _tell_unused(place: str, found: "NewcomerBatches | NewcomerStream") -> None:
+    """Say which facts tell nothing of newcomers."""
+    counts = {"unknown_relations": found.unknown_relations, "seen_facts": found.seen_facts, "known_facts": found.known}
+    tell(place, **counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +296,7 @@ def read_from(sources: Sequence[str], newcomers: NewcomerFacts, pipe: Pipe | Non
                 parts.append(read_triples(path, newcomers.reading, sum(part.report.anonymous for part in parts)))
             except InputError as error:
                 raise _as_called(source, error) from None
-            report_skipped(called(source), parts[-1].report)
+            tell_unread(called(source), parts[-1].report)
             files.append((source, path, len(parts[-1])))
         triples = ReadTriples(tuple(files), newcomers.reading, joined(parts))
         labels = triples.named.triples.labels

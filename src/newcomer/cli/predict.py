@@ -26,7 +26,7 @@ from newcomer.cli.answer_files import (
     line,
     write_vectors,
 )
-from newcomer.cli.common import check_free, print_line, print_table
+from newcomer.cli.common import check_free, print_lines, print_table
 from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_facts_of_one, takes_newcomers
 from newcomer.cli.options import takes
 from newcomer.errors import OptionError, shown
@@ -164,14 +164,15 @@ def explain(
 ) -> None:
     """The best answers in words: rules with their premises, the facts with most weight, and the one that decides."""
     newcomers.check(wanted.file)
-    for model, query in _queries(wanted, run, newcomers):
-        for about, answer in query.found(model, top):
-            if as_json:
-                print_line(_in_full(about, answer))
-                continue
-            typer.echo(f"{in_words(fact_of(about, answer))}, probability {answer.probability:.2f}")
-            for sentence in _sentences(answer, top):
-                typer.echo(f"  {sentence}")
+    queries = _queries(wanted, run, newcomers)
+    found = (one for model, query in queries for one in query.found(model, top))
+    if as_json:
+        print_lines(_in_full(about, answer) for about, answer in found)
+        return
+    for about, answer in found:
+        typer.echo(f"{in_words(fact_of(about, answer))}, probability {answer.probability:.2f}")
+        for sentence in _sentences(answer, top):
+            typer.echo(f"  {sentence}")
 
 
 def _queries(wanted: Wanted, run: Path, newcomers: NewcomerFacts) -> "Iterator[tuple[Predictor, Query | AnyQuery]]":
@@ -258,8 +259,9 @@ def embed(
     """Write the vectors of newcomers (or of any entities named)."""
     check_out(out, VECTOR_ENDINGS, "vectors", force)
     newcomers.check()
-    vectors = ((name, model.embed(name, relation)) for model, name in newcomers.each(run, entity))
-    count, dim = write_vectors(out, vectors)
+    with newcomers.open(run, entity) as (loaded, batches):
+        vectors = ((name, model.embed(name, relation)) for model, names in batches for name in names)
+        count, dim = write_vectors(out, vectors, loaded.bundle.config.model.dim)
     typer.echo(f"written {count:,} vector{'' if count == 1 else 's'} of {dim} numbers to {out}")
 
 

@@ -4,6 +4,7 @@ The facts are held as ids (12 bytes each, every name once). All that a model mak
 vectors and answers, is there for one batch at a time.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -13,14 +14,17 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from newcomer.data.tables import NamedTriples
-from newcomer.graph import UNKNOWN, Ids, Mask, TripleArray
-from newcomer.predictor.fact_store import FactError, Triple
+from newcomer.graph import UNKNOWN, Graph, Ids, Mask, TripleArray
+from newcomer.predictor.fact_store import FactError, Skipping, Triple, checked
 from newcomer.predictor.predictor import Predictor
 
 
 @dataclass(frozen=True, eq=False)
 class NewcomerBatch:
-    """A model with a batch of newcomers; ``newcomers`` are those whom the facts name, in the order they do."""
+    """A model with a batch of newcomers; ``newcomers`` are those whom the facts name, in the order they do.
+
+    Where the facts are known already, they are those who were newcomers until they were trained on (`Introduced`).
+    """
 
     model: Predictor
     newcomers: tuple[str, ...]
@@ -33,6 +37,28 @@ class NewcomerBatch:
         return cls(copied, tuple(newcomers))
 
 
+class Introduced:
+    """Facts that the observed graph has, and the seen entities that it has by these facts alone.
+
+    They are asked about as newcomers are: facts of newcomers may be given again when the model was trained on them.
+    """
+
+    def __init__(self, observed: Graph) -> None:
+        self._degrees = observed.degrees
+        self._met: set[tuple[int, int, int]] = set()
+        self._left: Counter[int] = Counter()  # facts of the graph that were not given, for those who had any
+
+    def by(self, fact: tuple[int, int, int]) -> list[int]:
+        """Those whose last fact this is."""
+        if fact in self._met:
+            return []
+        self._met.add(fact)
+        ends = fact[0], fact[2]
+        for end in ends:  # a fact about an entity and itself counts twice, as it does in the degrees
+            self._left[end] = self._left.get(end, int(self._degrees[end])) - 1
+        return [end for end in dict.fromkeys(ends) if self._left[end] == 0]
+
+
 class NewcomerBatches:
     """The newcomers of many facts, and the connected components they form.
 
@@ -41,7 +67,9 @@ class NewcomerBatches:
     So an answer does not depend on what else a file holds, nor on its order.
 
     Facts are checked first: whatever is wrong with one of them is the error that `Predictor.add` has for it, with its
-    place among the facts. ``skipped`` counts those with a relation that the model lacks, where they may be skipped.
+    place among the facts. ``unknown_relations`` and ``seen_facts`` count those that are skipped, ``known`` those that
+    the observed graph has. Of the latter come the ``introduced``: seen entities that the graph has by these facts
+    alone. They are the last batch, with the model as it is.
 
     >>> from newcomer.data.triples import read_triples
     >>> from newcomer.predictor import NewcomerBatches
@@ -54,23 +82,32 @@ class NewcomerBatches:
     ('bob',) land2
     """
 
-    def __init__(self, model: Predictor, facts: NamedTriples, on_unknown_relation: str = "error") -> None:
+    def __init__(
+        self,
+        model: Predictor,
+        facts: NamedTriples,
+        on_unknown_relation: str = "error",
+        on_seen_fact: str = "error",
+    ) -> None:
         self._model = model
         self._entities, self._relations = facts.entities, facts.relations
         known, ids = model.names.relations.ids(facts.relations) != UNKNOWN, model.names.entities.ids(facts.entities)
         self._is_new = is_new = (ids == UNKNOWN) | (ids >= model.names.num_seen)
         blank = np.array([not name.strip() for name in facts.entities.to_pylist()], dtype=bool)
         triples = facts.triples
-        invalid = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
-        invalid |= ~is_new[triples.heads] & ~is_new[triples.tails]
+        others = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
+        others |= ~is_new[triples.heads] & ~is_new[triples.tails]
+        skipping = Skipping(on_unknown_relation, on_seen_fact)
         try:
-            model.check(self._rows(triples.take(invalid)), on_unknown_relation)
+            found = checked(self._rows(triples.take(others)), model.names, model.bundle.observed, skipping)
         except FactError as error:
-            raise FactError(str(error), int(np.flatnonzero(invalid)[error.place]), error.skippable) from None
-        if on_unknown_relation == "skip":
-            triples = triples.take(known[triples.relations])
-        self.skipped = len(facts) - len(triples)
-        self._triples, self._starts = _by_component(triples, is_new)
+            raise FactError(str(error), int(np.flatnonzero(others)[error.place]), error.skipped_by) from None
+        self.unknown_relations, self.seen_facts = found.unknown_relations, found.seen_facts
+        self.known = len(found.known)
+        introduced = Introduced(model.bundle.observed)
+        ends = [end for fact in found.known for end in introduced.by(fact)]
+        self.introduced = tuple(model.names.entity_names[end] for end in ends)
+        self._triples, self._starts = _by_component(triples.take(~others), is_new)
 
     def __len__(self) -> int:
         """How many newcomers the facts are about."""
@@ -89,10 +126,13 @@ class NewcomerBatches:
             names = self._names(self._members(component))
             if wanted is None or not wanted.isdisjoint(names):
                 yield NewcomerBatch.of(self._model, self._rows(component), names)
+        if wanted is None and self.introduced:
+            yield NewcomerBatch(self._model, self.introduced)
 
     def together(self) -> NewcomerBatch:
         """All of them at once, each among the candidates of the others."""
-        return NewcomerBatch.of(self._model, self._rows(self._triples), self._names(self._members(self._triples)))
+        names = [*self._names(self._members(self._triples)), *self.introduced]
+        return NewcomerBatch.of(self._model, self._rows(self._triples), names)
 
     def _members(self, triples: TripleArray) -> Ids:
         """The newcomers of facts, in the order in which they are named."""

@@ -26,7 +26,17 @@ from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
 from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
 from newcomer.predictor.explain import Answer, Conclusions, Explanation, Query, Suggestion
-from newcomer.predictor.fact_store import FactStore, NamedComponent, Names, Stored, Triple, checked, ends_of, named
+from newcomer.predictor.fact_store import (
+    FactStore,
+    NamedComponent,
+    Names,
+    Skipping,
+    Stored,
+    Triple,
+    checked,
+    ends_of,
+    named,
+)
 from newcomer.predictor.snapshot import NamedSnapshot, known_answers, words_at
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself
@@ -82,31 +92,38 @@ class Predictor:
         """All relations the model knows."""
         return tuple(self.names.relations)
 
-    def add(self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error") -> Added:
+    def add(
+        self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error", on_seen_fact: str = "error"
+    ) -> Added:
         """Add facts (head, relation, tail) of newcomers: all of them or, where one is wrong, none.
 
         A name that was not trained on is a newcomer. Facts of one who is there already are added to those it has; facts
-        that are known change nothing. A fact with a relation that the model lacks is an error, or left out ("skip").
+        that are known change nothing, those of the observed graph included. A fact with a relation that the model
+        lacks, and one about two entities that were trained on without it, is an error, or left out ("skip").
 
         >>> model.add([("yan", "knows", "zoe"), ("yan", "lives_in", "city2"), ("zoe", "lives_in", "city1")])
         Added(newcomers=('yan',), facts=2, repeated=1, skipped=0)
         """
         with self._writing:
             before = self._snapshot
-            found, skipped = checked(facts, self.names, on_unknown_relation)
+            given = checked(facts, self.names, self.bundle.observed, Skipping(on_unknown_relation, on_seen_fact))
+            found = given.facts
             fresh = set(found).difference(*(before.store.get(name, ()) for name in ends_of(found)))
             if fresh:
                 self._snapshot = before.added(fresh)
             arrived = sorted(name for name in ends_of(fresh) if name in self._snapshot and name not in before)
-            return Added(tuple(arrived), len(fresh), len(found) - len(fresh), skipped)
+            repeated = len(found) - len(fresh) + len(given.known)
+            return Added(tuple(arrived), len(fresh), repeated, given.skipped)
 
-    def check(self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error") -> int:
+    def check(
+        self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error", on_seen_fact: str = "error"
+    ) -> int:
         """Complain as `add` would, without adding anything; else the number of facts that it would skip.
 
         >>> model.check([("yan", "knows", "zoe"), ("yan", "likes", "zoe")], on_unknown_relation="skip")
         1
         """
-        return checked(facts, self.names, on_unknown_relation)[1]
+        return checked(facts, self.names, self.bundle.observed, Skipping(on_unknown_relation, on_seen_fact)).skipped
 
     def remove(self, entity: str) -> tuple[str, ...]:
         """Forget a newcomer and its facts; names whoever is gone: also those who were known by it alone.

@@ -5,8 +5,8 @@ from itertools import islice
 
 from newcomer.errors import shown
 from newcomer.graph import UNKNOWN
-from newcomer.predictor.batching import NewcomerBatch
-from newcomer.predictor.fact_store import FactError, Triple
+from newcomer.predictor.batching import Introduced, NewcomerBatch
+from newcomer.predictor.fact_store import FactError, Skipping, Triple, checked
 from newcomer.predictor.predictor import Predictor
 
 REMEMBERED = 100_000  # newcomers that were dropped last, to notice one that returns
@@ -20,8 +20,9 @@ class NewcomerStream:
     `NewcomerBatches`, and dropped. A newcomer that returns after that is an error, since an answer about it was given
     without all of its facts; the last 100,000 are remembered for that.
 
-    Facts come with a number each, by which an error names the one to blame. ``facts`` counts those that came, and
-    ``skipped`` those of them with a relation that the model lacks, where they may be skipped.
+    Facts come with a number each, by which an error names the one to blame. ``facts`` counts those that came,
+    ``unknown_relations``, ``seen_facts`` and ``known`` those of them that are as in `NewcomerBatches`. Such facts end
+    no batch; who is introduced by them is a batch when the last of its facts has come.
 
     >>> from newcomer.predictor import NewcomerStream
     >>> facts = [("ann", "lives_in", "city1"), ("cyd", "knows", "ann"), None, ("bob", "lives_in", "city2")]
@@ -31,20 +32,22 @@ class NewcomerStream:
     ('bob',) land2
     """
 
-    def __init__(self, model: Predictor, on_unknown_relation: str = "error") -> None:
-        model.check([], on_unknown_relation)
-        self._model, self._unknown = model, on_unknown_relation
+    def __init__(self, model: Predictor, on_unknown_relation: str = "error", on_seen_fact: str = "error") -> None:
+        self._model, self._skipping = model, Skipping(on_unknown_relation, on_seen_fact)
+        self._introduced = Introduced(model.bundle.observed)
         self._dropped: dict[str, None] = {}  # in the order in which they went
-        self.facts, self.skipped = 0, 0
+        self.facts, self.known, self.unknown_relations, self.seen_facts = 0, 0, 0, 0
 
     def batches(self, facts: Iterable[tuple[int, Triple | None]]) -> Iterator[NewcomerBatch]:
         """Each batch in turn; more facts are taken only when the next one is wanted."""
         batch: list[Triple] = []
         members: dict[str, None] = {}
         for number, fact in facts:
-            arrived = None if fact is None else self._newcomers(fact, number)
+            arrived, introduced = (None, []) if fact is None else self._named_by(fact, number)
+            if introduced:
+                yield NewcomerBatch(self._model, tuple(introduced))
             if arrived is not None and not arrived:
-                continue  # skipped
+                continue  # known, or skipped
             if batch and (arrived is None or members.keys().isdisjoint(arrived)):
                 yield self._batch(batch, members)
                 batch, members = [], {}
@@ -55,16 +58,19 @@ class NewcomerStream:
         if batch:
             yield self._batch(batch, members)
 
-    def _newcomers(self, fact: Triple, number: int) -> list[str]:
-        """Those whom a fact names; none where it is skipped."""
+    def _named_by(self, fact: Triple, number: int) -> tuple[list[str], list[str]]:
+        """The newcomers whom a fact names, and who is introduced by it."""
         self.facts += 1
+        names = self._model.names
         try:
-            skipped = self._model.check([fact], self._unknown)
+            found = checked([fact], names, self._model.bundle.observed, self._skipping)
         except FactError as error:
-            raise FactError(str(error), number, error.skippable) from None
-        self.skipped += skipped
-        ends = () if skipped else (fact[0], fact[2])
-        return [name for name in ends if self._model.names.seen(name) == UNKNOWN]
+            raise FactError(str(error), number, error.skipped_by) from None
+        self.known += len(found.known)
+        self.unknown_relations += found.unknown_relations
+        self.seen_facts += found.seen_facts
+        arrived = [name for head, _, tail in found.facts for name in (head, tail) if names.seen(name) == UNKNOWN]
+        return arrived, [names.entity_names[end] for one in found.known for end in self._introduced.by(one)]
 
     def _refuse_returning(self, arrived: list[str], number: int) -> None:
         for name in arrived:
