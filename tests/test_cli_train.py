@@ -32,7 +32,8 @@ def data(tmp_path: Path) -> Path:
 
 
 def train(data: Path, *words: str | Path) -> Done:
-    return call("train", data, *SET, "--threads", "1", *words, cwd=data.parent)
+    threads = () if "--threads" in words else ("--threads", "1")
+    return call("train", data, *SET, *threads, *words, cwd=data.parent)
 
 
 def names(folder: Path) -> list[str]:
@@ -83,9 +84,35 @@ def test_after_a_training_without_a_test_part_the_printed_command_works(data):
     done = train(data / "train.tsv", "--set", "training.validation_rate=0", "--out", "alone")
     assert done.returncode == 0, done.stderr
     (hint,) = [line for line in done.stdout.splitlines() if line.startswith("query it: newcomer ")]
-    assert "newcomer evaluate" not in done.stdout
+    assert "evaluate it on test" not in done.stdout
     answered = call(*shlex.split(hint)[3:], "--top", "3", cwd=data)
     assert answered.returncode == 0 and "likely missing of" in answered.stdout
+
+
+def test_the_commands_printed_where_there_is_no_test_part_lead_to_a_measurement(data):
+    file = data / "train.tsv"
+    done = train(file, "--out", "alone")
+    printed = [line.strip() for line in done.stdout.splitlines() if line.startswith("  newcomer ")]
+    said = sentence(call("evaluate", "alone", "--data", file, cwd=data))
+    assert "has no test part" in said and said.endswith(" && ".join(printed))
+    assert "see: newcomer split --help" in sentence(call("evaluate", "alone", cwd=data))
+    for line in printed:
+        _, verb, *words = shlex.split(line)
+        done = call(verb, *words, *(SET if verb == "train" else ()), cwd=data)
+        assert done.returncode == 0, done.stderr
+    assert (
+        "train-cut: default" in done.stdout and "queries; MRR and Hits in percent" in done.stdout and verb == "evaluate"
+    )
+
+
+def test_the_command_to_evaluate_names_the_data_where_its_name_does_not_lead_there(data, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for place, named in ((data.parent, False), (elsewhere, True)):
+        done = call("train", data, *SET, "--out", "m", "--threads", "1", cwd=place)
+        (hint,) = [line for line in done.stdout.splitlines() if line.startswith("evaluate it on test: newcomer ")]
+        assert (f"--data {data}" in hint) is named
+        assert call(*shlex.split(hint)[5:], cwd=place).returncode == 0
 
 
 def test_the_quick_start_in_a_process_of_its_own(tmp_path):

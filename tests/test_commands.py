@@ -47,8 +47,3 @@ def test_the_commands_about_newcomers_take_several_files_of_facts():
 
 def test_what_can_only_be_switched_on_may_be_switched_on_twice():
     assert call("data", "list", "--json", "--json").returncode == 0
-
-
-def test_two_changes_of_one_setting_are_refused():
-    said = sentence(call("train", "nothing", "--set", "model.dim=8", "--set", "model.dim = 16"))
-    assert said == "newcomer: --set changes model.dim 2 times; leave out all but one"

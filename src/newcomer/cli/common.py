@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,13 @@ def load(data: str, options: "ReadOptions") -> "LoadedDataset":
     for role, part in loaded.parts.items():
         left_out.tell_unread(role, part)
     return loaded
+
+
+def cut_commands(data: str, name: str) -> list[str]:
+    """How to measure on a graph without a test part: cut newcomers out, train on the rest, ask about them."""
+    cut = f"{name}-cut"
+    commands = ["split", data, cut], ["train", cut, "--out", f"{cut}-model"], ["evaluate", f"{cut}-model"]
+    return [shlex.join(["newcomer", *words]) for words in commands]
 
 
 def refuse_input(out: Path, source: Path) -> None:

@@ -48,20 +48,9 @@ WalkedFacts = Annotated[
         "`known` (all: newcomers can be reached from seen entities, and answers depend on who else arrived).",
     ),
 ]
-
-
-def _once_each(changes: list[str] | None) -> list[str] | None:
-    """Refuse two changes of one setting: only the last would count."""
-    names = [change.partition("=")[0].strip() for change in changes or ()]
-    for name in names:
-        if names.count(name) > 1:
-            raise OptionError(f"--set changes {name} {names.count(name)} times; leave out all but one")
-    return changes
-
-
 Changes = Annotated[
     list[str] | None,
-    Option("--set", metavar="NAME=VALUE", callback=_once_each, help="Change a setting; may be repeated."),
+    Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated. The last change of one counts."),
 ]
 Data = Annotated[str | None, Option("--data", help="The data set [default: the one trained on, found by its name].")]
 AnyData = Annotated[bool, Option("--any-data", help="Allow another data set than the one trained on.")]

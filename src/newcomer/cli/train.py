@@ -12,10 +12,10 @@ import typer
 from typer import Option
 
 from newcomer.cli import options
-from newcomer.cli.common import bars, load, print_json, print_table, refuse_input
+from newcomer.cli.common import bars, cut_commands, load, print_json, print_table, refuse_input
 from newcomer.cli.options import takes_read_options
 from newcomer.cli.reports import cells_of
-from newcomer.errors import OptionError
+from newcomer.errors import NewcomerError, OptionError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -80,7 +80,11 @@ def train(
             report=listener,
         )
     summary = summary_of(fitted, place, time.monotonic() - started)
-    print_json(summary) if as_json else _print_summary(summary, dataset)
+    if as_json:
+        print_json(summary)
+        return
+    _print_summary(summary)
+    _print_next(summary["model"], dataset, data)
 
 
 def settings_of(
@@ -234,7 +238,7 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
     }
 
 
-def _print_summary(summary: Mapping[str, Any], dataset: "InductiveDataset") -> None:
+def _print_summary(summary: Mapping[str, Any]) -> None:
     validation = summary["validation"]
     if validation is not None:
         rows = [(f"model, after {validation['epoch']} epochs", *cells_of(validation["model"], MEASURES))]
@@ -247,9 +251,27 @@ def _print_summary(summary: Mapping[str, Any], dataset: "InductiveDataset") -> N
     known = f"{summary['rules']:,} rules, {summary['virtual_triples']:,} virtual triples"
     typer.echo(f"trained on {summary['trained_on']} for {summary['epochs']:,} epochs ({known})")
     typer.echo(f"the model is in {summary['model']}, after {summary['seconds']:.0f} s")
+
+
+def _print_next(model: str, dataset: "InductiveDataset", data: str) -> None:
+    """What can be done with the model, as commands that work."""
     if len(dataset.test):
-        typer.echo(f"evaluate it on test: {shlex.join(['newcomer', 'evaluate', summary['model']])}")
-    else:  # nothing to evaluate on
-        name = dataset.entities[int(dataset.observed.degrees.argmax())]
-        typer.echo(f"query it: {shlex.join(['newcomer', 'suggest', summary['model'], '--entity', name])}")
-        typer.echo("newcomers are added with --facts FILE; to evaluate, make a test part first with: newcomer split")
+        words = ["newcomer", "evaluate", model, *(() if _is_found(dataset.name, data) else ("--data", data))]
+        typer.echo(f"evaluate it on test: {shlex.join(words)}")
+        return
+    name = dataset.entities[int(dataset.observed.degrees.argmax())]
+    typer.echo(f"query it: {shlex.join(['newcomer', 'suggest', model, '--entity', name])}")
+    typer.echo("newcomers are added with --facts FILE")
+    typer.echo("how good answers about newcomers are can be measured where some are cut out before the training:")
+    for command in cut_commands(data, dataset.name):
+        typer.echo(f"  {command}")
+
+
+def _is_found(name: str, data: str) -> bool:
+    """Whether a data set's name alone leads to it."""
+    from newcomer.data import locate
+
+    try:
+        return locate(name).resolve() == locate(data).resolve()
+    except NewcomerError:
+        return False
