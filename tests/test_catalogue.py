@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from newcomer.data import locate
-from newcomer.data import load_dataset
+from newcomer.data import load_dataset, locate
 from newcomer.data.catalogue import (
     ROLES,
     SourceFile,

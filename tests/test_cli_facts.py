@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("explain", "model", "--relation", "citizen_of", "--json"),
         ("classify", "model", "asked.tsv", "--json"),
         ("confidence", "model", "--json"),
-        ("similar", "model", "zoe"),
+        ("similar", "model", "--json"),
         ("embed", "model", "--out", "v.tsv", "--force"),
         ("draw", "model", "zoe", "--out", "v.png", "--force"),
     ],
@@ -67,6 +67,7 @@ VERBS = {
     "predict": ("--relation", "citizen_of", "--json", "--top", "1"),
     "suggest": ("--json", "--top", "1"),
     "explain": ("--relation", "citizen_of", "--json", "--top", "1"),
+    "similar": ("--json", "--top", "1"),
     "confidence": ("--json",),
 }
 TOLD = "newcomer: arrivals.tsv: 4 facts are known already, from the graph that the model was trained on\n"

@@ -146,6 +146,27 @@ def test_the_most_alike_are_those_of_the_python_call(made):
     assert all(name in done.stdout for name, _ in model.similar("zoe", 2))
 
 
+def test_the_most_alike_of_many_are_lines_or_a_file(made, tmp_path):
+    words = ("similar", "model", "--facts", "new.tsv", "--top", "2")
+    found = lines(call(*words, "--json", cwd=made).stdout)
+    model = load(made / "model")
+    model.add(FACTS)
+    expected = [
+        {"entity": name, "rank": rank, "similar": other, "cosine": cosine}
+        for name in ("zoe", "yan")
+        for rank, (other, cosine) in enumerate(model.similar(name, 2), 1)
+    ]
+    assert found == expected
+    named = lines(call(*words, "--json", "p04", "--entity", "zoe", cwd=made).stdout)
+    assert named[:2] == expected[:2] and [line["entity"] for line in named] == ["zoe", "zoe", "p04", "p04"]
+    for ending in ("parquet", "tsv", "jsonl"):
+        done = call(*words, "--out", tmp_path / f"s.{ending}", cwd=made)
+        assert done.stdout == f"written 4 answers to {tmp_path / f's.{ending}'}\n"
+    assert pq.read_table(tmp_path / "s.parquet").to_pylist() == lines((tmp_path / "s.jsonl").read_text()) == expected
+    assert (tmp_path / "s.tsv").read_text().splitlines()[0] == "entity\trank\tsimilar\tcosine"
+    assert "there is no entity to query" in sentence(call("similar", "model", cwd=made))
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

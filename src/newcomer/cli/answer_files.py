@@ -29,6 +29,7 @@ ANSWER_ENDINGS, VECTOR_ENDINGS = (".parquet", ".tsv", ".jsonl"), (".parquet", ".
 FIGURES = {"score": float, "probability": float, "reason": str}
 ANSWERS = {"entity": str, "relation": str, "asked": str, "rank": int, "answer": str, **FIGURES}
 SUGGESTIONS = {"entity": str, "rank": int, "head": str, "relation": str, "tail": str, **FIGURES}
+SIMILAR = {"entity": str, "rank": int, "similar": str, "cosine": float}
 GROUNDING = ("rule", "confidence", "support", "counted", "premises")
 ROWS = 4096  # a group: what is held before it is written
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from typer import Argument, Option
 from newcomer.cli import options
 from newcomer.cli.answer_files import (
     ANSWERS,
+    SIMILAR,
     SUGGESTIONS,
     VECTOR_ENDINGS,
     Found,
@@ -24,6 +25,7 @@ from newcomer.cli.answer_files import (
     give_answers,
     in_words,
     line,
+    write_rows,
     write_vectors,
 )
 from newcomer.cli.common import check_free, print_lines, print_table
@@ -265,18 +267,39 @@ def embed(
     typer.echo(f"written {count:,} vector{'' if count == 1 else 's'} of {dim} numbers to {out}")
 
 
-@takes_facts_of_one
+@takes_newcomers
 def similar(
     run: options.RunArgument,
-    entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
+    named: Annotated[
+        list[str] | None,
+        Argument(metavar="ENTITY", help="Seen entities, or newcomers of --facts [default: all of these]."),
+    ] = None,
+    entity: options.Entity = None,
     top: options.Top = 10,
+    as_json: options.Lines = False,
+    out: options.Out = None,
+    force: options.Force = False,
     *,
     newcomers: NewcomerFacts,
 ) -> None:
     """The entities whose vectors point most nearly the same way."""
     newcomers.check()
-    for model, _ in replace(newcomers, together=True).each(run, [entity]):
-        print_table(f"most similar to {entity}", ("entity", "cosine"), model.similar(entity, top))
+    check_answer_file(out, as_json, force, "answers")
+    asked = newcomers.each(run, [*(named or ()), *(entity or ())])
+    found = ((name, model.similar(name, top)) for model, name in asked)
+    if not as_json and out is None:
+        for name, others in found:
+            print_table(f"most similar to {name}", ("entity", "cosine"), others)
+        return
+    rows = (
+        {"entity": name, "rank": rank, "similar": other, "cosine": cosine}
+        for name, others in found
+        for rank, (other, cosine) in enumerate(others, 1)
+    )
+    if out is None:
+        print_lines(rows)
+    else:
+        typer.echo(f"written {write_rows(out, SIMILAR, rows):,} answers to {out}")
 
 
 @takes_facts_of_one
