@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Done, call, environment, run, sentence
+from command_line import Done, call, environment, run, sentence, with_defaults
 from newcomer.cli import train as verb
 from newcomer.data import write_dataset
 from newcomer.models.bundle import read_bundle
@@ -32,8 +32,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def train(data: Path, *words: str | Path) -> Done:
-    threads = () if "--threads" in words else ("--threads", "1")
-    return call("train", data, *SET, *threads, *words, cwd=data.parent)
+    return call("train", data, *SET, *with_defaults(*words, threads="1"), cwd=data.parent)
 
 
 def names(folder: Path) -> list[str]:

@@ -45,5 +45,32 @@ def test_the_commands_about_newcomers_take_several_files_of_facts():
     assert takes == {"predict", "suggest", "explain", "classify", "confidence", "embed", "similar", "draw"}
 
 
+WRITES = [
+    ("predict", "model", "--facts", "f.tsv", "--out"),
+    ("suggest", "model", "--facts", "f.tsv", "--out"),
+    ("similar", "model", "--facts", "f.tsv", "--out"),
+    ("classify", "model", "f.tsv", "--out"),
+    ("embed", "model", "--facts", "f.tsv", "--out"),
+    ("draw", "model", "zoe", "--out"),
+    ("describe", "f.tsv", "--plot"),
+    ("evaluate", "model", "--out"),
+    ("evaluate", "model", "--ranks"),
+    ("mine", "f.tsv", "--out"),
+    ("data", "convert", "f.tsv"),
+    ("rules", "convert", "f.tsv"),
+    ("reproduce", "report", "--page"),
+]
+
+
+@pytest.mark.parametrize("words", WRITES, ids=" ".join)
+def test_a_file_in_a_folder_that_is_not_there_is_refused_before_the_work(tmp_path, words):
+    (tmp_path / "f.tsv").write_text("a\tr\tb\n")
+    before = sorted(tmp_path.rglob("*"))
+    name = {"draw": "x.png", "--plot": "x.png", "--ranks": "x.parquet"}.get(words[-1], "x.tsv")
+    said = sentence(call(*words, f"no/{name}", cwd=tmp_path))
+    assert said == f"newcomer: no/{name}: there is no folder no; make it first, or choose another place"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_what_can_only_be_switched_on_may_be_switched_on_twice():
     assert call("data", "list", "--json", "--json").returncode == 0

@@ -59,8 +59,18 @@ def check_free(out: Path, force: bool) -> None:
         raise OutputError(f"{out}: cannot be written ({error.strerror}); choose another place") from None
     if is_folder:
         raise OutputError(f"{out}: is a folder; give the name of a file")
+    check_folder_of(out)
     if exists and not force:
         raise exists_already(out)
+
+
+def check_folder_of(out: Path) -> None:
+    """Refuse a file in a folder that does not exist: a name misspelt would lead to a folder that nobody looks into."""
+    from newcomer.files import looking_at
+
+    with looking_at(out):
+        if not out.parent.is_dir():
+            raise OutputError(f"{out}: there is no folder {out.parent}; make it first, or choose another place")
 
 
 @contextmanager
