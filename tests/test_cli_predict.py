@@ -21,9 +21,10 @@ import torch
 from command_line import call, sentence
 from newcomer.cli import answer_files
 from newcomer.errors import OptionError
+from newcomer.models import device
 from newcomer.models.bundle import write_bundle
 from newcomer.models.propagation.scorer import PropagationScorer
-from newcomer.predictor import NewcomerBatches, Predictor, load
+from newcomer.predictor import NewcomerBatches, Predictor, load, predictor
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, settings, world
@@ -175,7 +176,7 @@ def test_the_most_alike_of_many_are_lines_or_a_file(made, tmp_path):
         (("predict", "model", "--facts", "new.tsv", "--relation", "citizen_off"), "did you mean 'citizen_of'?"),
         (("predict", "nothing", "--entity", "zoe", "--relation", "knows"), "nothing: does not exist"),
         (("suggest", "model", "--facts", "missing.tsv"), "missing.tsv"),
-        (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "at least 1"),
+        (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "--top is 0, but must be an integer from 1"),
         (("embed", "model", "--facts", "new.tsv", "--out", "v.csv"), "written as .parquet, .tsv or .npy"),
         (("predict", "model", "--facts", "new.tsv", "--heads"), "name the relation with --relation"),
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.xlsx"), "written as .parquet, .tsv or .jsonl"),
@@ -201,6 +202,22 @@ def test_a_fact_with_an_unknown_relation_is_refused_or_skipped(made, tmp_path):
     assert "likes" in sentence(call(*words))
     skipped = call(*words, "--on-unknown-relation", "skip")
     assert skipped.returncode == 0 and "skipped 1 fact" in skipped.stderr
+
+
+@pytest.mark.parametrize(
+    "verb", ["predict", "suggest", "explain", "confidence", "similar", "classify", "embed", "draw"]
+)
+def test_a_query_is_answered_on_the_device_that_is_named(made, tmp_path, monkeypatch, verb):
+    (made / "triples.tsv").write_text("zoe\tknows\tp03\n")
+    named = {"classify": ["triples.tsv"], "draw": ["zoe"]}.get(verb, [])
+    out = {"embed": ["--out", tmp_path / "v.tsv"], "draw": ["--out", tmp_path / "d.png"]}.get(verb, [])
+    words = (verb, "model", *named, "--facts", "new.tsv", *out)
+    asked = list[str]()
+    monkeypatch.setattr(device, "choose_device", lambda name: asked.append(name) or torch.device("cpu"))
+    monkeypatch.setattr(predictor, "choose_device", device.choose_device)
+    for chosen in ([], ["--device", "cuda"]):
+        assert call(*words, *chosen, *(["--force"] if out else []), cwd=made).returncode == 0
+    assert asked == ["cpu", "cuda"]
 
 
 WRONG = {
@@ -644,4 +661,4 @@ def test_an_entity_is_drawn_once(made, tmp_path):
     picture = (tmp_path / "zoe.png").read_bytes()
     assert picture.startswith(b"\x89PNG") and "exists already" in sentence(call(*words))
     assert call(*words, "--force").returncode == 0 and (tmp_path / "zoe.png").read_bytes() == picture
-    assert "at least 1" in sentence(call(*words, "--force", "--top", "0"))
+    assert "--top is 0, but must be an integer from 1" in sentence(call(*words, "--force", "--top", "0"))

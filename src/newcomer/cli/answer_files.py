@@ -30,7 +30,6 @@ FIGURES = {"score": float, "probability": float, "reason": str}
 ANSWERS = {"entity": str, "relation": str, "asked": str, "rank": int, "answer": str, **FIGURES}
 SUGGESTIONS = {"entity": str, "rank": int, "head": str, "relation": str, "tail": str, **FIGURES}
 SIMILAR = {"entity": str, "rank": int, "similar": str, "cosine": float}
-GROUNDING = ("rule", "confidence", "support", "counted", "premises")
 ROWS = 4096  # a group: what is held before it is written
 
 
@@ -102,9 +101,8 @@ def _stated(about: Row, answer: "Answer | Suggestion") -> Row:
 
 def line(about: Row, answer: "Answer | Suggestion") -> Row:
     """One answer as a JSON object, with every rule that infers it."""
-    figures = {name: getattr(answer, name) for name in ("score", "probability", "calibrated")}
-    because = [{name: getattr(one, name) for name in GROUNDING} for one in answer.because.groundings]
-    return {**about, **_stated(about, answer), **figures, "because": because}
+    figures = {name: value for name, value in answer.to_dict().items() if name not in ("entity", "fact")}
+    return {**about, **_stated(about, answer), **figures}
 
 
 def _flat(about: Row, answer: "Answer | Suggestion") -> Row:

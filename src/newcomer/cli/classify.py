@@ -14,7 +14,7 @@ from newcomer.cli.newcomers import CHECK_NAME, NewcomerFacts, ReadTriples, Tripl
 from newcomer.errors import shown
 
 if TYPE_CHECKING:
-    from newcomer.predictor import Confidence, NewcomerBatches, Predictor, Verdict
+    from newcomer.predictor import NewcomerBatches, Predictor, Verdict
 
 VERDICTS = {"head": str, "relation": str, "tail": str, "verdict": str, "probability": float, "score": float}
 
@@ -115,20 +115,7 @@ def confidence(
     newcomers.check()
     found = (model.confidence(name) for model, name in newcomers.each(run, entity))
     if as_json:
-        print_lines(map(_figures, found))
+        print_lines(one.to_dict() for one in found)
         return
     for one in found:
         typer.echo(str(one))
-
-
-def _figures(found: "Confidence") -> dict[str, Any]:
-    best = found.best
-    return {
-        **{name: getattr(found, name) for name in ("entity", "facts", "enough")},
-        "best": None if best is None else {"fact": best.fact, "probability": best.probability},
-        **{name: getattr(found, name) for name in ("calibrated", "like", "questions", "right")},
-        "learn": [
-            {**vars(one), "opens": [dict(zip(("question", "confidence"), pair, strict=True)) for pair in one.opens]}
-            for one in found.learn
-        ],
-    }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Option
 
+from newcomer.cli import options
 from newcomer.cli.common import working
 from newcomer.cli.left_out import tell, tell_unread
 from newcomer.cli.options import takes, takes_read_options
@@ -61,6 +62,7 @@ class NewcomerFacts:
             help="A fact between two entities that the model was trained on, which its graph lacks: `error` or `skip`."
         ),
     ] = "error"
+    device: options.QueryDevice = "cpu"
     reading: "ReadOptions"
 
     @property
@@ -93,7 +95,7 @@ class NewcomerFacts:
         """
         pipe = Pipe(self.file_format) if self.sources == (PIPE,) else None
         if pipe is not None and pipe.can_stream and not entities and not self.together:
-            with loaded(run) as model:
+            with loaded(run, self.device) as model:
                 yield model, self._streamed(model, pipe)
             return
         with self.added(run, pipe) as (model, newcomers):
@@ -124,7 +126,7 @@ class NewcomerFacts:
 
         with ExitStack() as stack:
             triples = stack.enter_context(read_from(self.sources, self, pipe)) if self.sources else None
-            model = stack.enter_context(loaded(run))
+            model = stack.enter_context(loaded(run, self.device))
             if triples is None:
                 yield model, None
                 return
@@ -212,7 +214,7 @@ class Pipe:
 
 
 @contextmanager
-def loaded(run: Path) -> Iterator["Predictor"]:
+def loaded(run: Path, device: str) -> Iterator["Predictor"]:
     """The model of a folder; within the block torch works on one thread.
 
     A query is little work: more threads would mostly wait for each other, and for seconds where other programs want
@@ -223,7 +225,7 @@ def loaded(run: Path) -> Iterator["Predictor"]:
 
     with limited_threads(1):
         with working("loading the model"):
-            model = load(run)
+            model = load(run, device)
         gc.freeze()  # what belongs to the model stays: it need not be searched for garbage again and again
         try:
             yield model

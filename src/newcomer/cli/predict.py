@@ -212,15 +212,9 @@ def _listed(file: ReadTriples) -> dict[str, list[Query]]:
 
 
 def _in_full(about: dict[str, Any], answer: "Answer | Suggestion") -> dict[str, Any]:
-    because = answer.because
-    return {
-        **line(about, answer),
-        "parts": because.parts,
-        "chains": [vars(one) for one in because.chains],
-        "weighed": [vars(one) for one in because.weighed],
-        "similar": [vars(one) for one in because.similar[:MOST_SIMILAR]],
-        "without": because.without,
-    }
+    because = answer.because.to_dict()
+    del because["groundings"]  # they are in every line
+    return {**line(about, answer), **because, "similar": because["similar"][:MOST_SIMILAR]}
 
 
 def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
@@ -307,7 +301,7 @@ def draw(
     run: options.RunArgument,
     entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
     out: Annotated[Path, Option(help="The picture to write: .png, .svg, .pdf.")],
-    top: Annotated[int, Option(help="How many answers to show.")] = 5,
+    top: Annotated[int, Option(callback=options.at_least(1), help="How many answers to show.")] = 5,
     force: options.Force = False,
     *,
     newcomers: NewcomerFacts,

@@ -51,6 +51,13 @@ def load(folder: str | Path, device: str = "cpu", threads: int | None = None) ->
     return Predictor(read_bundle(Path(folder)), device, threads)
 
 
+def _checked_k(k: int) -> int:
+    """How many are asked for."""
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+        raise OptionError(f"k is {shown(k)}, but must be an integer from 1")
+    return int(k)
+
+
 class Predictor:
     """A trained model: add newcomers by their facts, embed them, ask about them and about everyone else.
 
@@ -175,7 +182,7 @@ class Predictor:
         >>> best.because.groundings[0].premises
         (('zoe', 'lives_in', 'city1'), ('city1', 'city_in', 'land1'))
         """
-        return self._answers(entity, self.names.relation(relation), k, known)
+        return self._answers(entity, self.names.relation(relation), _checked_k(k), known)
 
     def heads(self, relation: str, entity: str, k: int = 10, known: bool = False) -> list[Answer]:
         """The k best answers to (?, relation, entity); as `tails`.
@@ -184,7 +191,8 @@ class Predictor:
         >>> "zoe" in residents, "zoe" in [answer.entity for answer in model.heads("lives_in", "city1", k=100)]
         (True, False)
         """
-        return self._answers(entity, self.names.relation(relation) + len(self.names.relations), k, known)
+        relation_id = self.names.relation(relation) + len(self.names.relations)
+        return self._answers(entity, relation_id, _checked_k(k), known)
 
     def classify(self, triples: Iterable[Sequence[str]]) -> list[Verdict]:
         """Whether each triple counts as true: by the model's thresholds; where it has none, by a probability of a half.
@@ -253,7 +261,7 @@ class Predictor:
         else:
             plain = [self.names.relation(name) for name in relations]
             asked = [*plain, *(relation + size for relation in plain)]
-        return self._suggested(snapshot, entity, k, asked)
+        return self._suggested(snapshot, entity, _checked_k(k), asked)
 
     def _suggested(self, snapshot: NamedSnapshot, entity: str, k: int, relations: Sequence[int]) -> list[Suggestion]:
         found: dict[Triple, Suggestion] = {}
@@ -277,7 +285,7 @@ class Predictor:
         cosines = torch.nn.functional.cosine_similarity(vectors, vectors[own][None], dim=1).cpu().numpy()
         left_out = ~snapshot.graph.is_present
         left_out[own] = True
-        return [(snapshot.name_of(other), float(cosines[other])) for other in best(cosines, left_out, k)]
+        return [(snapshot.name_of(other), float(cosines[other])) for other in best(cosines, left_out, _checked_k(k))]
 
     def _answers(self, entity: str, relation: int, k: int, known: bool) -> list[Answer]:
         return self._best(*self._query(self._snapshot, entity, relation, known), k)
@@ -291,8 +299,6 @@ class Predictor:
         return Query(snapshot, entity, relation, left_out), scores
 
     def _best(self, query: Query, scores: Scores, k: int) -> list[Answer]:
-        if k < 1:
-            raise OptionError(f"k is {shown(k)}, but must be at least 1")
         places = best(scores, query.left_out, k)
         probabilities = self._probabilities(query, scores, places)
         names = [query.snapshot.name_of(place) for place in places]
