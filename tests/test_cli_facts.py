@@ -116,6 +116,28 @@ def test_facts_of_seen_entities_that_the_graph_lacks_are_an_error_or_skipped_and
     assert last == {"left_out": [{"of": "late.tsv", "seen_facts": 1, "known_facts": 4}]}
 
 
+def test_newcomers_are_asked_about_in_the_direction_that_makes_sense_for_them(made):
+    write(made / "sides.tsv", [("zoe", "lives_in", "newtown"), ("newtown", "city_in", "land1")])
+    write(made / "tail.tsv", [("zoe", "lives_in", "newtown")])
+
+    def asked(*words: str) -> tuple[list[tuple[str, str, str]], int]:
+        done = call("predict", "model", "--top", "1", "--json", *words, cwd=made)
+        assert done.returncode == 0, done.stderr
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        unasked = [line["left_out"] for line in found if "left_out" in line]
+        assert unasked in ([], [[{"of": words[1], "unasked": 1}]]) and bool(unasked) == ("not asked" in done.stderr)
+        return [(line["entity"], line["relation"], line["asked"]) for line in found if "entity" in line], len(unasked)
+
+    for file in ("sides.tsv", "tail.tsv"):
+        facts = ("--facts", file)
+        assert asked(*facts, "--relation", "citizen_of") == ([("zoe", "citizen_of", "tail")], 1)
+        both = [("zoe", "lives_in", "tail"), ("newtown", "lives_in", "head")]
+        assert asked(*facts, "--relation", "lives_in") == (both, 0)
+        assert asked(*facts, "--relation", "lives_in", "--heads") == (both[1:], 1)
+        named = asked(*facts, "--relation", "citizen_of", "--entity", "newtown")
+        assert named == ([("newtown", "citizen_of", "tail")], 0)
+
+
 @pytest.mark.parametrize(("ending", "piped"), [("nt", False), ("nt", True), ("ttl", False)])
 def test_literals_among_facts_are_counted(made, monkeypatch, ending, piped):
     call("data", "convert", made / "new.tsv", made / "told.nt", "--force")

@@ -28,6 +28,10 @@ REASONS = {
         "skipped {} fact between entities that the model was trained on; it is for the next training",
         "skipped {} facts between entities that the model was trained on; they are for the next training",
     ),
+    "unasked": (
+        "{} query is not asked: nobody with relations in common with the newcomer has this one; --entity asks anyway",
+        "{} queries are not asked: nobody with relations in common with a newcomer has this one; --entity asks anyway",
+    ),
     "known_facts": (
         "{} fact is known already, from the graph that the model was trained on",
         "{} facts are known already, from the graph that the model was trained on",

@@ -70,6 +70,11 @@ class NewcomerFacts:
         """The files of facts, or `-`."""
         return tuple(self.facts or ())
 
+    @property
+    def called(self) -> str:
+        """These files as the user calls them."""
+        return ", ".join(map(called, self.sources))
+
     def check(self, *others: str | None) -> None:
         """Refuse a format that does not exist or has no pipe to belong to, and standard input that is named twice."""
         sources = (*self.sources, *others)
@@ -134,7 +139,7 @@ class NewcomerFacts:
                 found = NewcomerBatches(model, triples.named, self.on_unknown_relation, self.on_seen_fact)
             except FactError as error:
                 raise triples.fault(error.place, str(error), _advice(error)) from None
-            _tell_unused(", ".join(map(called, self.sources)), found)
+            _tell_unused(self.called, found)
             yield model, found
 
     def _streamed(self, model: "Predictor", pipe: "Pipe") -> Iterator[Batch]:

@@ -29,6 +29,7 @@ from newcomer.cli.answer_files import (
     write_vectors,
 )
 from newcomer.cli.common import check_free, print_lines, print_table
+from newcomer.cli.left_out import tell
 from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_facts_of_one, takes_newcomers
 from newcomer.cli.options import takes
 from newcomer.errors import OptionError, shown
@@ -90,9 +91,13 @@ class Wanted:
         Option("--relation", help="The relation to complete; may be repeated [default: the likeliest of all]."),
     ] = None
     entities: options.Entity = None
-    heads: Annotated[bool, Option("--heads", help="Query the heads, (?, relation, entity), instead of the tails.")] = (
-        False
-    )
+    heads: Annotated[
+        bool,
+        Option(
+            "--heads",
+            help="Query heads, (?, relation, entity) [default: tails; for newcomers that can only be tails, heads].",
+        ),
+    ] = False
     file: Annotated[
         str | None,
         Option("--questions", help="A file of triples with `?` for the missing end, or `-`; see --relation."),
@@ -106,9 +111,21 @@ class Wanted:
         elif self.relations or self.entities or self.heads:
             raise OptionError("--questions lists all queries; leave out --relation, --entity and --heads")
 
-    def of(self, name: str) -> "Sequence[Query | AnyQuery]":
-        """The queries about an entity, where no file lists them."""
-        return [Query(name, relation, self.heads) for relation in self.relations or ()] or [AnyQuery(name)]
+    def of(self, name: str, model: "Predictor") -> "Sequence[Query | AnyQuery]":
+        """The queries about an entity, where no file lists them.
+
+        One that was not named is asked about where it may be the head of the relation, else where it may be the tail.
+        """
+        if not self.relations:
+            return [AnyQuery(name)]
+        if self.entities:
+            return [Query(name, relation, self.heads) for relation in self.relations]
+        found = []
+        for relation in self.relations:
+            as_head, as_tail = model.roles(name, relation)
+            if as_tail if self.heads else as_head or as_tail:
+                found.append(Query(name, relation, self.heads or not as_head))
+        return found
 
 
 takes_queries = takes("wanted", Wanted)
@@ -193,10 +210,14 @@ def _queries(wanted: Wanted, run: Path, newcomers: NewcomerFacts) -> "Iterator[t
             strange = (one for many in listed.values() for one in many if one.relation not in known)
             for query in sorted(strange, key=lambda one: one.place):
                 file.check_relation(loaded, query.place, query.relation)
+        unasked = 0
         for model, names in batches:
             for name in names:
-                for one in wanted.of(name) if listed is None else listed[name]:
+                queries = wanted.of(name, model) if listed is None else listed[name]
+                unasked += max(len(wanted.relations or ()) - len(queries), 0)
+                for one in queries:
                     yield model, one
+        tell(newcomers.called, unasked=unasked)
 
 
 def _listed(file: ReadTriples) -> dict[str, list[Query]]:

@@ -272,6 +272,21 @@ class Predictor:
                 found.setdefault(fact, Suggestion(fact, one.score, one.probability, one.because, one.calibrated))
         return sorted(found.values(), key=lambda one: (-one.probability, -one.score, one.fact))[:k]
 
+    def roles(self, entity: str, relation: str) -> tuple[bool, bool]:
+        """Whether an entity may be a head, and a tail, of a relation.
+
+        It may be what those entities of the observed graph are that have a relation in common with it. Where none has,
+        or the relation was never observed, it may be both.
+
+        >>> model.roles("zoe", "lives_in")
+        (True, False)
+        """
+        snapshot, oriented = self._snapshot, self.names.relation(relation)
+        counts, total = self._cooccurrence().counts(self._has_relations(snapshot, entity))
+        if not total or not self.engine.model.observed.relation_counts[oriented]:
+            return True, True
+        return bool(counts[oriented] > 0), bool(counts[oriented + len(self.names.relations)] > 0)
+
     def similar(self, entity: str, k: int = 10) -> list[tuple[str, float]]:
         """The k entities whose vectors point most nearly the same way, with the cosine.
 
