@@ -273,6 +273,8 @@ def _bars() -> "Iterator[Listener]":
 
 def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
     """What a training was and found, for people and programs."""
+    from newcomer.evaluation.stored import CALIBRATION
+
     validation = fitted.metrics.get("validation")
     return {
         "dataset": fitted.dataset.name,
@@ -281,7 +283,7 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
         "seed": fitted.config.seed,
         "trained_on": fitted.metrics["trained_on"],
         "propagation": bool(fitted.config.model.propagation),
-        "calibrated": "calibration" in fitted.metrics,
+        "calibrated": CALIBRATION in fitted.metrics,
         "epochs": fitted.metrics["epochs"],
         "rules": len(fitted.model.rules),
         "virtual_triples": len(fitted.model.labels),
