@@ -156,6 +156,21 @@ def test_literals_among_facts_are_counted(made, monkeypatch, ending, piped):
     assert answers and last == {"left_out": [{"of": of, "literals": 1}]}
 
 
+@pytest.mark.parametrize("piped", [False, True])
+def test_blank_nodes_that_are_taken_for_others_are_counted(made, monkeypatch, piped):
+    write(made / "blank.tsv", [("_:anon1", "lives_in", "city1"), ("city1", "city_in", "land1")])
+    model = call("train", "blank.tsv", "--out", "blank", "--set", "training.epochs=1", "--force", cwd=made)
+    assert model.returncode == 0, model.stderr
+    told = made / "blank.nt"
+    told.write_text("_:anon1 <urn:newcomer:lives_in> <urn:newcomer:new> .\n_:b <urn:newcomer:lives_in> _:c .\n")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(told.read_bytes())))
+    facts = ("-", "--format", "nt") if piped else ("blank.nt",)
+    done = call("suggest", "blank", "--facts", *facts, "--json", "--top", "1", cwd=made)
+    assert done.returncode == 0 and "1 blank node has the name of one that the model was trained on" in done.stderr
+    of = "standard input" if piped else "blank.nt"
+    assert json.loads(done.stdout.splitlines()[-1]) == {"left_out": [{"of": of, "blank_nodes": 1}]}
+
+
 def test_a_file_of_literals_alone_says_that_they_were_left_out(made):
     (made / "only.nt").write_text('<urn:newcomer:zoe> <urn:newcomer:born> "1990" .\n')
     said = sentence(call("suggest", "model", "--facts", "only.nt", cwd=made))

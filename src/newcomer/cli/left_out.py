@@ -20,6 +20,10 @@ REASONS = {
         "left out {} fact with an RDF literal; --literals keep takes it in",
         "left out {} facts with RDF literals; --literals keep takes them in",
     ),
+    "blank_nodes": (
+        "{} blank node has the name of one that the model was trained on, and counts as that; give it another label",
+        "{} blank nodes have names of ones that the model was trained on, and count as those; give them other labels",
+    ),
     "unknown_relations": (
         "skipped {} fact with a relation unknown to the model",
         "skipped {} facts with relations unknown to the model",

@@ -4,7 +4,7 @@ import gc
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BufferedIOBase
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from newcomer.predictor import FactError, NewcomerBatches, NewcomerStream, Predictor
 
 PIPE = "-"
+BLANK = "_:"  # how the names of blank nodes begin
 PIPE_BYTES = 1 << 20  # taken at once, at the most
 PIPED_FORMATS = ("tsv", "csv", "parquet", "nt", "nq", "ttl", "trig")
 LABELLED_FALSE = "give triples that are true"
@@ -135,6 +136,7 @@ class NewcomerFacts:
             if triples is None:
                 yield model, None
                 return
+            tell(self.called, blank_nodes=len(_known_blank_nodes(model, triples.named.entities.to_pylist())))
             try:
                 found = NewcomerBatches(model, triples.named, self.on_unknown_relation, self.on_seen_fact)
             except FactError as error:
@@ -149,12 +151,20 @@ class NewcomerFacts:
 
         report, place = ReadReport(), called(PIPE)
         stream = NewcomerStream(model, self.on_unknown_relation, self.on_seen_fact)
+        blank = set[str]()
+
+        def watched() -> Iterator[tuple[int, Triple | None]]:
+            for line, fact in _piped(pipe, self.reading, report):
+                blank.update(_known_blank_nodes(model, fact or ()))
+                yield line, fact
+
         try:
-            for batch in stream.batches(_piped(pipe, self.reading, report)):
+            for batch in stream.batches(watched()):
                 yield batch.model, batch.newcomers
         except FactError as error:
             raise InputError(place, str(error), error.place, _advice(error)) from None
         tell_unread(place, report)
+        tell(place, blank_nodes=len(blank))
         _tell_unused(place, stream)
         if stream.facts == 0:
             raise InputError(place, "holds no triple", hint="give at least one head, relation and tail")
@@ -178,6 +188,11 @@ def _batches(
     others = [name for name in entities or () if name not in named]
     if others:
         yield newcomers.together().model, others
+
+
+def _known_blank_nodes(model: "Predictor", names: Iterable[str]) -> set[str]:
+    """Blank nodes of RDF that have the name of one in the model, though a label says nothing outside of its file."""
+    return {name for name in names if name.startswith(BLANK) and name in model}
 
 
 def _piped(pipe: "Pipe", reading: "ReadOptions", report: "ReadReport") -> Iterator[tuple[int, Triple | None]]:
