@@ -43,6 +43,12 @@ def call(*words: str | Path, cwd: Path | None = None) -> Done:
     return Done(arguments, code, said.getvalue(), complained.getvalue())
 
 
+def with_defaults(*words: str | Path, **defaults: str) -> list[str | Path]:
+    """Words of a command, and options that it is given where the words do not have them: none may stand twice."""
+    missing = [(f"--{name}", value) for name, value in defaults.items() if f"--{name}" not in words]
+    return [*(word for pair in missing for word in pair), *words]
+
+
 def sentence(done: Done) -> str:
     """The one line a user's mistake is answered with."""
     assert done.returncode == 2, done.stdout + done.stderr

@@ -9,11 +9,11 @@ import pytest
 
 from conftest import complaint
 from newcomer.data.tables import NamedTriples, TripleCollector
-from newcomer.predictor import NewcomerBatches, Predictor, check_relations
+from newcomer.predictor import FactError, NewcomerBatches, Predictor, check_relations
 from newcomer.predictor.confidence import RelationCooccurrence
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
-from training_world import settings, world
+from training_world import parts, settings, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 Triple = tuple[str, str, str]
@@ -144,7 +144,7 @@ def test_a_wrong_fact_is_found_before_anyone_is_asked_about(model, fact, complai
 
 def test_facts_with_unknown_relations_are_skipped_with_those_known_by_them_alone(model):
     batches = NewcomerBatches(model, named([("eve", "likes", "p01"), *FACTS, ("zoe", "likes", "bob")]), "skip")
-    assert batches.skipped == 2
+    assert batches.unknown_relations == 2
     assert [set(batch.newcomers) for batch in batches.batches()] == PARTIES  # zoe and bob are not tied by it
     assert "skip" in str(complaint(NewcomerBatches, model, named(FACTS), "ignore"))
 
@@ -152,3 +152,26 @@ def test_facts_with_unknown_relations_are_skipped_with_those_known_by_them_alone
 def test_unknown_relations_are_named_with_the_nearest(model):
     check_relations(model, ["knows"])
     assert "did you mean 'citizen_of'?" in str(complaint(check_relations, model, ["knows", "citizen_off"]))
+
+
+def test_who_is_in_the_graph_by_given_facts_alone_is_asked_about_again(model):
+    known = [row for row in parts()["train"] if "p07" in row]
+    others = [("city1", "city_in", "land1"), ("p01", "lives_in", "city1")]
+    assert len(known) == 4  # two of p07's own facts, its citizenship, and someone who knows p07
+    batches = NewcomerBatches(model, named([*others, *FACTS, *known, *known]))
+    assert (batches.known, batches.introduced, len(batches)) == (2 + 2 * len(known), ("p07",), 7)
+    *newcomers, last = batches.batches()
+    assert [set(batch.newcomers) for batch in newcomers] == PARTIES
+    assert last.newcomers == ("p07",) and last.model is model
+    assert [batch.newcomers for batch in batches.batches(of=["ann"])] == [("ann",)]
+    assert batches.together().newcomers[-1] == "p07" and set(batches.together().newcomers[:-1]) == set.union(*PARTIES)
+    assert NewcomerBatches(model, named([*others, *known[:-1]])).introduced == ()  # someone else told of p07, too
+
+
+def test_facts_between_seen_entities_that_the_graph_lacks_are_skipped_if_asked_for(model):
+    facts = [("p01", "knows", "p02"), *FACTS, ("p01", "lives_in", "city1")]
+    batches = NewcomerBatches(model, named(facts), on_seen_fact="skip")
+    assert (batches.seen_facts, batches.known) == (1, 1)
+    error = complaint(NewcomerBatches, model, named([*FACTS, *facts]))
+    assert isinstance(error, FactError) and (error.place, error.skipped_by) == (len(FACTS), "on_seen_fact")
+    assert "on_seen_fact" in str(complaint(NewcomerBatches, model, named(FACTS), on_seen_fact="never"))

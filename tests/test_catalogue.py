@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from newcomer.data import locate
+from newcomer.data import load_dataset, locate
 from newcomer.data.catalogue import (
     ROLES,
     SourceFile,
@@ -190,6 +190,14 @@ def test_a_wrong_name_is_answered_with_near_ones(home: Path, tmp_path: Path, mon
     with pytest.raises(DatasetError) as caught:
         find_folder("zzzzzzzz")
     assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nofile.tsv", "no/such.tsv"])
+def test_a_file_that_is_not_there_is_not_called_a_folder(home: Path, name: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        load_dataset(name)
+    assert "is not a folder" not in str(caught.value)
+    assert "is no file or folder here" in str(caught.value) or "give a file, a folder or a name" in str(caught.value)
 
 
 def test_paths_that_are_no_folder(home: Path) -> None:

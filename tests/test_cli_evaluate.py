@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from command_line import Done, call, run, sentence
+from command_line import Done, call, run, sentence, with_defaults
 from newcomer.data import load_dataset, write_dataset
 from newcomer.data.cut import FactsCut
 from newcomer.evaluation.classification import labelled
@@ -59,7 +59,7 @@ def place(made: Path, tmp_path: Path) -> Path:
 
 
 def evaluate(place: Path, *words: str | Path) -> Done:
-    return call("evaluate", "--threads", "1", "--device", "cpu", *words, cwd=place)
+    return call("evaluate", *with_defaults(*words, threads="1", device="cpu"), cwd=place)
 
 
 def report_of(done: Done) -> dict[str, Any]:
@@ -171,6 +171,7 @@ def test_thresholds_of_another_name_or_task_are_refused(place):
 
 
 def test_ranks_and_the_report_go_where_one_says(place):
+    (place / "out").mkdir()
     words = ["--ranks", "out/ranks.parquet", "--out", "out/report.json"]
     done = evaluate(place, "own", *words)
     assert done.returncode == 0 and "the report is in out/report.json" in done.stdout

@@ -21,9 +21,10 @@ import torch
 from command_line import call, sentence
 from newcomer.cli import answer_files
 from newcomer.errors import OptionError
+from newcomer.models import device
 from newcomer.models.bundle import write_bundle
 from newcomer.models.propagation.scorer import PropagationScorer
-from newcomer.predictor import NewcomerBatches, Predictor, load
+from newcomer.predictor import NewcomerBatches, Predictor, load, predictor
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, settings, world
@@ -146,6 +147,27 @@ def test_the_most_alike_are_those_of_the_python_call(made):
     assert all(name in done.stdout for name, _ in model.similar("zoe", 2))
 
 
+def test_the_most_alike_of_many_are_lines_or_a_file(made, tmp_path):
+    words = ("similar", "model", "--facts", "new.tsv", "--top", "2")
+    found = lines(call(*words, "--json", cwd=made).stdout)
+    model = load(made / "model")
+    model.add(FACTS)
+    expected = [
+        {"entity": name, "rank": rank, "similar": other, "cosine": cosine}
+        for name in ("zoe", "yan")
+        for rank, (other, cosine) in enumerate(model.similar(name, 2), 1)
+    ]
+    assert found == expected
+    named = lines(call(*words, "--json", "p04", "--entity", "zoe", cwd=made).stdout)
+    assert named[:2] == expected[:2] and [line["entity"] for line in named] == ["zoe", "zoe", "p04", "p04"]
+    for ending in ("parquet", "tsv", "jsonl"):
+        done = call(*words, "--out", tmp_path / f"s.{ending}", cwd=made)
+        assert done.stdout == f"written 4 answers to {tmp_path / f's.{ending}'}\n"
+    assert pq.read_table(tmp_path / "s.parquet").to_pylist() == lines((tmp_path / "s.jsonl").read_text()) == expected
+    assert (tmp_path / "s.tsv").read_text().splitlines()[0] == "entity\trank\tsimilar\tcosine"
+    assert "there is no entity to query" in sentence(call("similar", "model", cwd=made))
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -154,7 +176,7 @@ def test_the_most_alike_are_those_of_the_python_call(made):
         (("predict", "model", "--facts", "new.tsv", "--relation", "citizen_off"), "did you mean 'citizen_of'?"),
         (("predict", "nothing", "--entity", "zoe", "--relation", "knows"), "nothing: does not exist"),
         (("suggest", "model", "--facts", "missing.tsv"), "missing.tsv"),
-        (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "at least 1"),
+        (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "--top is 0, but must be an integer from 1"),
         (("embed", "model", "--facts", "new.tsv", "--out", "v.csv"), "written as .parquet, .tsv or .npy"),
         (("predict", "model", "--facts", "new.tsv", "--heads"), "name the relation with --relation"),
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.xlsx"), "written as .parquet, .tsv or .jsonl"),
@@ -182,9 +204,25 @@ def test_a_fact_with_an_unknown_relation_is_refused_or_skipped(made, tmp_path):
     assert skipped.returncode == 0 and "skipped 1 fact" in skipped.stderr
 
 
+@pytest.mark.parametrize(
+    "verb", ["predict", "suggest", "explain", "confidence", "similar", "classify", "embed", "draw"]
+)
+def test_a_query_is_answered_on_the_device_that_is_named(made, tmp_path, monkeypatch, verb):
+    (made / "triples.tsv").write_text("zoe\tknows\tp03\n")
+    named = {"classify": ["triples.tsv"], "draw": ["zoe"]}.get(verb, [])
+    out = {"embed": ["--out", tmp_path / "v.tsv"], "draw": ["--out", tmp_path / "d.png"]}.get(verb, [])
+    words = (verb, "model", *named, "--facts", "new.tsv", *out)
+    asked = list[str]()
+    monkeypatch.setattr(device, "choose_device", lambda name: asked.append(name) or torch.device("cpu"))
+    monkeypatch.setattr(predictor, "choose_device", device.choose_device)
+    for chosen in ([], ["--device", "cuda"]):
+        assert call(*words, *chosen, *(["--force"] if out else []), cwd=made).returncode == 0
+    assert asked == ["cpu", "cuda"]
+
+
 WRONG = {
     ("zoe", "livesin", "city1"): "the model knows no relation 'livesin'; did you mean 'lives_in'?; mend it, or leave",
-    ("p01", "knows", "p02"): "('p01', 'knows', 'p02') is about two entities that the model was trained on; add facts",
+    ("p01", "knows", "p02"): "('p01', 'knows', 'p02') is about two entities that the model was trained on, and not",
     ("  ", "knows", "p02"): "('  ', 'knows', 'p02') has the name '  '; give words that are not empty",
 }
 
@@ -386,8 +424,10 @@ def test_unknown_relations_and_bad_lines_of_a_pipe_are_skipped_and_counted(made,
     pipe(monkeypatch, b"zoe\tlikes\tyan\nzoe\tknows\nzoe\tlives_in\tcity1\nyan\tlives_in\tcity2\n")
     words = ("suggest", made / "model", "--facts", "-", "--on-unknown-relation", "skip", "--on-bad-line", "skip")
     done = call(*words, "--json", "--top", "1")
-    assert done.returncode == 0 and [line["entity"] for line in lines(done.stdout)] == ["zoe", "yan"]
-    assert "skipped 1 facts with relations unknown" in done.stderr and "skipped 1 lines" in done.stderr
+    *answers, last = lines(done.stdout)
+    assert done.returncode == 0 and [line["entity"] for line in answers] == ["zoe", "yan"]
+    assert "skipped 1 fact with a relation unknown" in done.stderr and "skipped 1 line:" in done.stderr
+    assert last == {"left_out": [{"of": "standard input", "bad_lines": 1, "unknown_relations": 1}]}
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
@@ -621,4 +661,4 @@ def test_an_entity_is_drawn_once(made, tmp_path):
     picture = (tmp_path / "zoe.png").read_bytes()
     assert picture.startswith(b"\x89PNG") and "exists already" in sentence(call(*words))
     assert call(*words, "--force").returncode == 0 and (tmp_path / "zoe.png").read_bytes() == picture
-    assert "at least 1" in sentence(call(*words, "--force", "--top", "0"))
+    assert "--top is 0, but must be an integer from 1" in sentence(call(*words, "--force", "--top", "0"))

@@ -11,13 +11,19 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 
-from command_line import Done, call, environment, run, sentence
+from command_line import Done, call, environment, run, sentence, with_defaults
 from newcomer.cli import train as verb
+from newcomer.config import load_preset, with_overrides
 from newcomer.data import write_dataset
 from newcomer.models.bundle import read_bundle
+from newcomer.models.propagation import gpu
 from newcomer.models.serialisation import load_model
+from newcomer.training import propagation as cost_model
+from newcomer.training import runtime
 from newcomer.training.checkpoint import CHECKPOINT, METRICS, RunState
+from newcomer.training.runtime import settled
 from nn_oracle import one_thread
 from training_world import SMALL, StopAfter, Stopped, world
 
@@ -32,7 +38,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def train(data: Path, *words: str | Path) -> Done:
-    return call("train", data, *SET, "--threads", "1", *words, cwd=data.parent)
+    return call("train", data, *SET, *with_defaults(*words, threads="1"), cwd=data.parent)
 
 
 def names(folder: Path) -> list[str]:
@@ -51,6 +57,56 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, data: Path, epochs: int, *words: 
     monkeypatch.undo()
 
 
+def told(table: str) -> str:
+    """The words of a table, whose cells may go on over several lines."""
+    return " ".join(table.split())
+
+
+def planned(*changes: str, device: str = "cpu", resume: bool = False) -> dict[str, str]:
+    """The rows of the plan for a small world, by what they are about."""
+    dataset, asked = world(), with_overrides(load_preset("default"), [*SMALL, "model.ensemble=yes", *changes])
+    chosen = settled(asked, dataset, torch.device(device))
+    return dict(verb.plan_of(dataset, asked, chosen, device, None, Path("m.training"), resume))
+
+
+def test_the_plan_says_what_was_decided_about_propagation_and_why(monkeypatch):
+    assert planned("model.propagation=no")["propagation"] == "none"
+    assert planned("model.propagation=yes")["propagation"] == "learned from at most 4,000 batches"
+    assert "too few facts to learn it from" in planned()["propagation"]
+    assert "only an ensemble uses it" in planned("model.ensemble=no")["propagation"]
+    assert "decided when this training began" in planned(resume=True)["propagation"]
+    monkeypatch.setattr(cost_model, "MIN_STEPS", 1)
+    for affords, why in ((True, "so sparse that a CPU can"), (False, "would take a CPU too long")):
+        monkeypatch.setattr(runtime, "affords_propagation", lambda *_, found=affords: found)
+        assert why in planned()["propagation"] and ("learned from" in planned()["propagation"]) is affords
+    for halves, why in ((True, "a GPU trains; on a CPU only a sparse graph"), (False, "cannot compute with halves")):
+        monkeypatch.setattr(gpu, "keeps_halves", lambda found=halves: found)
+        row = planned(device="cuda")["propagation"]
+        assert why in row and ("learned from" in row) is halves and row.endswith("(model.propagation=auto)")
+
+
+def test_the_plan_of_a_training_without_a_search_or_a_final_fit():
+    plain = planned("training.validation_rate=0")
+    assert plain["validation"] == "none" and "search" not in plain
+    assert plain["final"] == "4 epochs of 3 batches on the whole graph"
+    assert planned("training.final_fit=no")["final"] == "none: the best model of the search is kept"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [["a r b"], ["a r b", "b s c"], ["a r b", "c r d", "e r f", "g r h"], ["a r b", "a r c", "a r d", "a r e"]],
+    ids=len,
+)
+def test_a_graph_of_a_few_facts_is_trained_on_without_validation(tmp_path, facts):
+    (tmp_path / "tiny.tsv").write_text("".join(fact.replace(" ", "\t") + "\n" for fact in facts))
+    done = call("train", "tiny.tsv", "--out", "m", "--threads", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "newcomer split" not in done.stdout  # there is too little to cut
+    assert "none: no newcomers can be held out of so few facts; probabilities are not calibrated" in told(done.stdout)
+    asked = call("suggest", "m", "--entity", "a", "--top", "1", "--json", cwd=tmp_path)
+    assert asked.returncode == 0 and json.loads(asked.stdout.splitlines()[0])["calibrated"] is False
+
+
 def test_the_plan_then_the_model_then_the_figures(data):
     done = train(data)
     assert done.returncode == 0, done.stderr
@@ -66,26 +122,52 @@ def test_the_plan_then_the_model_then_the_figures(data):
         "encoder foldin, decoder complex, dim 8",
         "mined from observed facts: one, two, both",
         "rules of pca confidence from 0.8 and symmetric paths (20 walks per entity), soft labels",
-        "newcomers: the heads of 50 % of the valid triples, every 2 epochs, patience 2",
-        "at most 4 of 3 batches",
+        "newcomers: the heads of 50 % of the valid triples, who leave the graph and are asked about",
+        "at most 4 epochs of 3 batches on the graph without them, validated every 2 epochs and at the end",
+        "stops after 2 times without a better MRR",
+        "a fresh model on the whole graph, for as many epochs as were best in the search",
+        "none: only an ensemble uses it (model.propagation=auto)",
         "validation: 3 queries about 3 newcomers held out of the graph",
         "rules alone",
         "trained on everyone for",
         "the model is in runs/town",
         "newcomer evaluate runs/town",
     ):
-        assert words in done.stdout, words
-    assert any(line.split() == ["propagation", "none"] for line in done.stdout.splitlines())  # as a CPU decides
-    assert "search 2/4: loss" in done.stderr and "validation MRR" in done.stderr and "final" in done.stderr
+        assert words in told(done.stdout), words
+    assert "search, epoch 2 of 4: loss" in done.stderr and "validation MRR" in done.stderr and "final" in done.stderr
 
 
 def test_after_a_training_without_a_test_part_the_printed_command_works(data):
     done = train(data / "train.tsv", "--set", "training.validation_rate=0", "--out", "alone")
     assert done.returncode == 0, done.stderr
     (hint,) = [line for line in done.stdout.splitlines() if line.startswith("query it: newcomer ")]
-    assert "newcomer evaluate" not in done.stdout
+    assert "evaluate it on test" not in done.stdout
     answered = call(*shlex.split(hint)[3:], "--top", "3", cwd=data)
     assert answered.returncode == 0 and "likely missing of" in answered.stdout
+
+
+def test_the_commands_printed_where_there_is_no_test_part_lead_to_a_measurement(data):
+    file = data / "train.tsv"
+    done = train(file, "--out", "alone")
+    printed = [line.strip() for line in done.stdout.splitlines() if line.startswith("  newcomer ")]
+    said = sentence(call("evaluate", "alone", "--data", file, cwd=data))
+    assert "has no test part" in said and said.endswith(" && ".join(printed))
+    assert "see: newcomer split --help" in sentence(call("evaluate", "alone", cwd=data))
+    for line in printed:
+        _, verb, *words = shlex.split(line)
+        done = call(verb, *words, *(SET if verb == "train" else ()), cwd=data)
+        assert done.returncode == 0, done.stderr
+    assert verb == "evaluate" and "train-cut: default" in done.stdout and "queries; MRR and Hits" in done.stdout
+
+
+def test_the_command_to_evaluate_names_the_data_where_its_name_does_not_lead_there(data, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for place, named in ((data.parent, False), (elsewhere, True)):
+        done = call("train", data, *SET, "--out", "m", "--threads", "1", cwd=place)
+        (hint,) = [line for line in done.stdout.splitlines() if line.startswith("evaluate it on test: newcomer ")]
+        assert (f"--data {data}" in hint) is named
+        assert call(*shlex.split(hint)[5:], cwd=place).returncode == 0
 
 
 def test_the_quick_start_in_a_process_of_its_own(tmp_path):
@@ -178,15 +260,14 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(data, words, problem):
     assert names(data.parent) == ["file", "town"]
 
 
-@pytest.mark.parametrize("rows", ["a\tr\tb\n", "a\tr\tb\nb\tr\tc\n"])
-def test_a_graph_too_small_to_validate_on(put, rows):
-    path = put("tiny.tsv", rows)
+def test_a_graph_that_nobody_can_be_held_out_of_and_is_not_tiny_is_a_mistake(put):
+    path = put("star.tsv", "".join(f"a\tr\tb{i}\n" for i in range(60)))
     text = sentence(call("train", path, cwd=path.parent))
     assert "set training.validation_rate=0 to train for training.epochs without validation" in text
     words = ["--set", "training.validation_rate=0", "--set", "training.epochs=1", "--set", "model.dim=4"]
     done = call("train", path, *words, cwd=path.parent)
     assert done.returncode == 0, done.stderr
-    assert names(path.parent) == ["runs", "tiny.tsv"]
+    assert names(path.parent) == ["runs", "star.tsv"]
 
 
 def test_a_training_that_stopped_is_resumed_or_replaced_only_when_asked(data, monkeypatch):
@@ -201,11 +282,12 @@ def test_a_training_that_stopped_is_resumed_or_replaced_only_when_asked(data, mo
     assert "was written with seed = 0, not 1" in sentence(train(data, "--out", out, "--resume", "--seed", "1"))
     assert (kept / CHECKPOINT).read_bytes() == before
     resumed = train(data, "--out", out, "--resume")
-    assert resumed.returncode == 0 and "search 4/4" in resumed.stderr and "search 2/4" not in resumed.stderr
+    assert resumed.returncode == 0 and "search, epoch 4 of 4" in resumed.stderr
+    assert "search, epoch 2 of 4" not in resumed.stderr
     assert names(data.parent) == ["m", "town"]
     interrupt(monkeypatch, data, 3, "--out", data.parent / "n")
     anew = train(data, "--out", data.parent / "n", "--force")
-    assert anew.returncode == 0 and "search 2/4" in anew.stderr
+    assert anew.returncode == 0 and "search, epoch 2 of 4" in anew.stderr
     assert contents(out) == contents(data.parent / "n")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from command_line import Done, call, environment, sentence
+from command_line import Done, call, environment, sentence, with_defaults
 from newcomer.cli import tune as verb
 from newcomer.config import read_config
 from newcomer.data import load_dataset, write_dataset
@@ -37,7 +37,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def words_of(data: Path, *words: str | Path) -> list[str]:
-    return ["tune", str(data), *SET, "--space", "space.toml", "--threads", "1", *map(str, words)]
+    return ["tune", str(data), *SET, *map(str, with_defaults(*words, space="space.toml", threads="1"))]
 
 
 def tune(data: Path, *words: str | Path) -> Done:

@@ -394,7 +394,7 @@ def test_devices_by_name(monkeypatch):
     assert "unknown device 'gpu'" in str(complaint(choose_device, "gpu"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device("auto") == CPU
-    assert "there is no GPU that PyTorch can use here; pass --device cpu" in str(complaint(choose_device, "cuda"))
+    assert "no GPU that PyTorch can use here; choose the device cpu or auto" in str(complaint(choose_device, "cuda"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("auto").type == choose_device("cuda").type == "cuda"
     assert choose_device("cpu") == CPU

@@ -318,7 +318,15 @@ def test_whoever_is_not_there_cannot_be_asked_about():
     assert "is not known" in str(complaint(predictor.classify, [("p01", "knows", "Atlantis")]))
     assert "was trained on; only newcomers can be removed" in str(complaint(predictor.remove, "p01"))
     assert "knows no relation" in str(complaint(predictor.heads, "moon_of", "p01"))
-    assert "of at least 1" in str(complaint(predictor.tails, "p01", "knows", 0))
+    for k in (0, -1, 2.5, "3", True, None):
+        for ask in (
+            lambda k: predictor.tails("p01", "knows", k),
+            lambda k: predictor.heads("knows", "p01", k),
+            lambda k: predictor.suggest("p01", k),
+            lambda k: predictor.similar("p01", k),
+        ):
+            assert str(complaint(ask, k)) == f"k is {k!r}, but must be an integer from 1"
+    assert len(predictor.tails("p01", "knows", np.int64(2))) == 2
     assert "unknown on_unknown_relation 'ignore'" in str(complaint(predictor.add, [], "ignore"))
 
 

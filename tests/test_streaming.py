@@ -10,7 +10,7 @@ from conftest import complaint
 from newcomer.predictor import FactError, NewcomerStream, Predictor, batching
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
-from training_world import settings, world
+from training_world import parts, settings, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 Triple = tuple[str, str, str]
@@ -95,5 +95,17 @@ def test_facts_with_unknown_relations_are_skipped_and_end_nothing(model):
     facts = [("zoe", "lives_in", "city1"), ("ann", "likes", "zoe"), ("zoe", "knows", "p01")]
     batches = NewcomerStream(model, on_unknown_relation="skip")
     assert [batch.newcomers for batch in batches.batches(enumerate(facts))] == [("zoe",)]
-    assert (batches.facts, batches.skipped) == (3, 1)
+    assert (batches.facts, batches.unknown_relations) == (3, 1)
     assert "on_unknown_relation" in str(complaint(NewcomerStream, model, on_unknown_relation="never"))
+
+
+def test_known_facts_end_no_party_and_whoever_they_introduce_is_asked_about_with_the_last_of_them(model):
+    known = [row for row in parts()["train"] if "p07" in row]
+    facts = [("zoe", "lives_in", "city1"), *known[:-1], known[0], ("yan", "knows", "zoe"), known[-1], None, *known]
+    stream = NewcomerStream(model)
+    first, second = stream.batches(enumerate(facts))
+    assert first.newcomers == ("p07",) and first.model is model
+    assert second.newcomers == ("zoe", "yan") and stream.known == 2 * len(known) + 1
+    waiting = iter(enumerate(facts))
+    next(NewcomerStream(model).batches(waiting))
+    assert [fact for _, fact in waiting] == [None, *known]  # no fact was taken after its last one

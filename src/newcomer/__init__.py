@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     for module, names in _NAMES_OF.items():
         if name in names:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.data.cut import FactsCut, cut_in_words
-from newcomer.errors import OptionError, OutputError
+from newcomer.errors import DatasetError, OptionError, OutputError
 from newcomer.evaluation.measure import (
     CLASSIFICATION,
     SUGGESTION,
@@ -35,8 +35,10 @@ from newcomer.rules.mining import MiningPlan
 from newcomer.rules.mining import mine_rules as mine_by_plan
 from newcomer.rules.rule import RuleSet
 from newcomer.training.checkpoint import has_checkpoint, in_use, remove_training
+from newcomer.training.holdout import hold_out_newcomers
 from newcomer.training.pipeline import Fitted, Listener, fit
 
+FEW = 50  # facts
 Source = InductiveDataset | str | Path  # a data set, its folder or file, or its name
 
 
@@ -73,6 +75,20 @@ def train(
         return load(place)
 
 
+def trainable(config: Config, dataset: InductiveDataset) -> Config:
+    """The settings; without validation where the graph is so small that no newcomers can be held out of it.
+
+    A larger graph of which that is true is a mistake that `fit` tells of.
+    """
+    if config.training.validation_rate == 0 or not 0 < len(dataset.observed) <= FEW:
+        return config
+    try:
+        hold_out_newcomers(dataset, config)
+    except DatasetError:
+        return with_overrides(config, ["training.validation_rate=0"])
+    return config
+
+
 def train_into(
     out: Path,
     dataset: InductiveDataset,
@@ -88,6 +104,7 @@ def train_into(
     """Train a model and write it to a folder; checkpoints lie in ``OUT.training`` until the model is there."""
     folder = checkpoint_folder(out, resume, force)
     made = not folder.parent.exists()
+    config = trainable(config, dataset)
     if isinstance(rules, str | Path):
         rules = read_rules(Path(rules), dataset.relations, dataset.entities)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from newcomer.cli.common import check_free, print_line, print_table
+from newcomer.cli.common import check_free, print_lines, print_table
 from newcomer.errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ANSWER_ENDINGS, VECTOR_ENDINGS = (".parquet", ".tsv", ".jsonl"), (".parquet", ".
 FIGURES = {"score": float, "probability": float, "if_any": float, "reason": str}
 ANSWERS = {"entity": str, "relation": str, "asked": str, "rank": int, "answer": str, **FIGURES}
 SUGGESTIONS = {"entity": str, "rank": int, "head": str, "relation": str, "tail": str, **FIGURES}
-GROUNDING = ("rule", "confidence", "support", "counted", "premises")
+SIMILAR = {"entity": str, "rank": int, "similar": str, "cosine": float}
 ROWS = 4096  # a group: what is held before it is written
 
 
@@ -65,12 +65,11 @@ def give_answers(
         count = write_rows(out, columns, (row(about, answer) for _, found in answers for about, answer in found))
         typer.echo(f"written {count:,} answers to {out}")
         return
+    if as_json:
+        print_lines(line(about, answer) for _, found in answers for about, answer in found)
+        return
     for query, found in answers:
-        if as_json:
-            for about, answer in found:
-                print_line(line(about, answer))
-        else:
-            _print_answers(query, found)
+        _print_answers(query, found)
 
 
 def _print_answers(query: str, found: Found) -> None:
@@ -107,9 +106,8 @@ def _stated(about: Row, answer: "Answer | Suggestion") -> Row:
 
 def line(about: Row, answer: "Answer | Suggestion") -> Row:
     """One answer as a JSON object, with every rule that infers it."""
-    figures = {name: getattr(answer, name) for name in ("score", "probability", "if_any", "calibrated")}
-    because = [{name: getattr(one, name) for name in GROUNDING} for one in answer.because.groundings]
-    return {**about, **_stated(about, answer), **figures, "because": because}
+    figures = {name: value for name, value in answer.to_dict().items() if name not in ("entity", "fact")}
+    return {**about, **_stated(about, answer), **figures}
 
 
 def _flat(about: Row, answer: "Answer | Suggestion") -> Row:
@@ -164,12 +162,15 @@ def names_beside(out: Path) -> Path:
     return out.with_suffix(".names.txt")
 
 
-def write_vectors(out: Path, vectors: Iterator[tuple[str, "Vectors"]]) -> tuple[int, int]:
-    """Write the vectors of entities as .parquet, .tsv or .npy; gives how many they are, and of how many numbers."""
+def write_vectors(out: Path, vectors: Iterator[tuple[str, "Vectors"]], usual: int) -> tuple[int, int]:
+    """Write the vectors of entities as .parquet, .tsv or .npy; gives how many they are, and of how many numbers.
+
+    Where there are none, the file says that they would be of ``usual`` numbers.
+    """
     import numpy as np
 
-    first = next(vectors)
-    vectors, count, dim = chain([first], vectors), 0, len(first[1])
+    first = list(islice(vectors, 1))
+    vectors, count, dim = chain(first, vectors), 0, len(first[0][1]) if first else usual
     with ExitStack() as stack:
         write = {".npy": _npy, ".parquet": _parquet, ".tsv": _tsv}[out.suffix.lower()](out, dim, stack)
         while group := list(islice(vectors, ROWS)):

@@ -17,6 +17,7 @@ from newcomer.cli import (
     data,
     evaluate,
     graphs,
+    left_out,
     predict,
     reproduce,
     rulefiles,
@@ -24,19 +25,13 @@ from newcomer.cli import (
     train,
     tune,
 )
+from newcomer.cli.commands import CommandGroup
 from newcomer.errors import NewcomerError, OutputError
 
 STOPPED = 128  # plus the number of the signal, as a shell says it
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-app = typer.Typer(
-    name="newcomer",
-    help="Embed, complete and explain entities that arrive in a knowledge graph after training.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = CommandGroup("Embed, complete and explain entities that arrive in a knowledge graph after training.", "newcomer")
 for verb in (
     *(graphs.describe, graphs.split, rules.mine, rules.enrich, train.train, tune.tune),
     *(evaluate.evaluate, compare.compare, predict.predict, predict.suggest, predict.explain),
@@ -65,6 +60,7 @@ def _options(
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 2, never in a traceback."""
     _received.clear()  # of another call in the same process
+    left_out.forget()
     try:
         with _stopping_in_order(), _guarded_output():
             app()

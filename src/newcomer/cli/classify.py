@@ -9,12 +9,12 @@ from typer import Argument
 
 from newcomer.cli import options
 from newcomer.cli.answer_files import check_answer_file, in_words, write_rows
-from newcomer.cli.common import print_line, print_table
+from newcomer.cli.common import print_lines, print_table
 from newcomer.cli.newcomers import CHECK_NAME, NewcomerFacts, ReadTriples, Triple, read_from, takes_newcomers
 from newcomer.errors import shown
 
 if TYPE_CHECKING:
-    from newcomer.predictor import Confidence, NewcomerBatches, Predictor, Verdict
+    from newcomer.predictor import NewcomerBatches, Predictor, Verdict
 
 VERDICTS = {"head": str, "relation": str, "tail": str, "verdict": str, "probability": float, "score": float}
 
@@ -94,8 +94,7 @@ def _give(found: "list[Verdict]", as_json: bool, out: Path | None) -> None:
         count = write_rows(out, VERDICTS, map(_row, found))
         typer.echo(f"written {count:,} verdicts to {out}")
     elif as_json:
-        for one in found:
-            print_line({**_row(one), "calibrated": one.calibrated, "among_labelled": one.among_labelled})
+        print_lines({**_row(one), "calibrated": one.calibrated, "among_labelled": one.among_labelled} for one in found)
     else:
         rows = [(in_words(one.fact), _row(one)["verdict"], f"{one.probability:.2f}") for one in found]
         print_table(f"{len(found):,} triples", ("triple", "verdict", "probability"), rows)
@@ -114,19 +113,9 @@ def confidence(
 ) -> None:
     """Whether an entity's facts are enough for any answer, and which relation to learn next would help most."""
     newcomers.check()
-    for model, name in newcomers.each(run, entity):
-        found = model.confidence(name)
-        print_line(_figures(found)) if as_json else typer.echo(str(found))
-
-
-def _figures(found: "Confidence") -> dict[str, Any]:
-    best = found.best
-    return {
-        **{name: getattr(found, name) for name in ("entity", "facts", "enough")},
-        "best": None if best is None else {"fact": best.fact, "probability": best.probability},
-        **{name: getattr(found, name) for name in ("calibrated", "tied", "like", "questions", "right")},
-        "learn": [
-            {**vars(one), "opens": [dict(zip(("question", "confidence"), pair, strict=True)) for pair in one.opens]}
-            for one in found.learn
-        ],
-    }
+    found = (model.confidence(name) for model, name in newcomers.each(run, entity))
+    if as_json:
+        print_lines(one.to_dict() for one in found)
+        return
+    for one in found:
+        typer.echo(str(one))

@@ -2,42 +2,41 @@
 
 import json
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from newcomer.cli import left_out
 from newcomer.errors import OutputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
     from newcomer.data import LoadedDataset, ReadOptions
-    from newcomer.data.dataset import PartReport
-    from newcomer.data.tables import ReadReport
 
 
 def load(data: str, options: "ReadOptions") -> "LoadedDataset":
-    """Find and read a data set, with a spinner; lines that were left out are reported."""
+    """Find and read a data set, with a spinner; what was left out is told."""
     from newcomer.data import locate, read_dataset
 
     path = locate(data)
     with working(f"reading {path.name}"):
         loaded = read_dataset(path, options)
     for role, part in loaded.parts.items():
-        report_skipped(role, part)
+        left_out.tell_unread(role, part)
     return loaded
 
 
-def report_skipped(place: str, report: "PartReport | ReadReport") -> None:
-    """Print on standard error which lines were left out."""
-    if report.skipped:
-        typer.echo(f"newcomer: {place}: skipped {report.skipped:,} lines, the first:", err=True)
-        for line in report.bad_lines:
-            typer.echo(f"  {line}", err=True)
+def cut_commands(data: str, name: str) -> list[str]:
+    """How to measure on a graph without a test part: cut newcomers out, train on the rest, ask about them."""
+    cut = f"{name}-cut"
+    commands = ["split", data, cut], ["train", cut, "--out", f"{cut}-model"], ["evaluate", f"{cut}-model"]
+    return [shlex.join(["newcomer", *words]) for words in commands]
 
 
 def refuse_input(out: Path, source: Path) -> None:
@@ -58,8 +57,18 @@ def check_free(out: Path, force: bool) -> None:
         exists, is_folder = out.exists(), out.is_dir()
     if is_folder:
         raise OutputError(f"{out}: is a folder; give the name of a file")
+    check_folder_of(out)
     if exists and not force:
         raise exists_already(out)
+
+
+def check_folder_of(out: Path) -> None:
+    """Refuse a file in a folder that does not exist: a name misspelt would lead to a folder that nobody looks into."""
+    from newcomer.files import looking_at
+
+    with looking_at(out):
+        if not out.parent.is_dir():
+            raise OutputError(f"{out}: there is no folder {out.parent}; make it first, or choose another place")
 
 
 @contextmanager
@@ -127,12 +136,15 @@ def _cell(value: object) -> str:
 
 def print_json(value: Any) -> None:
     """JSON as a program reads it: one document, names as they are."""
+    if isinstance(value, dict) and left_out.listed():
+        value = {**value, "left_out": left_out.listed()}
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_line(value: Any) -> None:
-    """One JSON object on a line of its own."""
-    typer.echo(json.dumps(value, ensure_ascii=False))  # each is flushed
+def print_lines(values: Iterable[dict[str, Any]]) -> None:
+    """JSON objects, each on a line of its own as soon as it is there; the last says what was left out, if any was."""
+    for value in left_out.with_left_out(values):
+        typer.echo(json.dumps(value, ensure_ascii=False))  # each is flushed
 
 
 def is_file_name(path: Path) -> bool:

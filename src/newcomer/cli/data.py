@@ -7,6 +7,7 @@ import typer
 from typer import Argument, Option
 
 from newcomer.cli import options
+from newcomer.cli.commands import CommandGroup
 from newcomer.cli.common import (
     check_free,
     is_file_name,
@@ -14,9 +15,9 @@ from newcomer.cli.common import (
     print_json,
     print_table,
     refuse_input,
-    report_skipped,
     working,
 )
+from newcomer.cli.left_out import tell_unread
 from newcomer.cli.options import takes_read_options
 from newcomer.errors import NewcomerError, OptionError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 UNSOUND = 1
 
-app = typer.Typer(help="Named data sets: list, check, get, convert.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup("Named data sets: list, check, get, convert.")
 
 
 @app.command("list")
@@ -146,4 +147,4 @@ def _convert_file(path: Path, out: Path, reading: "ReadOptions", force: bool) ->
         write_triples(out, Vocabulary(entities), Vocabulary(relations), kept)
     left_out = _left_out(len(named) - len(kept), "repeated rows") + _left_out(named.report.literals, "literals")
     typer.echo(f"written {len(kept):,} triples to {out}{left_out}")
-    report_skipped(path.name, named.report)
+    tell_unread(path.name, named.report)

@@ -9,7 +9,7 @@ import typer
 from typer import Option
 
 from newcomer.cli import options
-from newcomer.cli.common import check_free, load, print_json, progress, working
+from newcomer.cli.common import check_free, cut_commands, load, print_json, progress, working
 from newcomer.cli.options import takes, takes_cut, takes_read_options
 from newcomer.cli.reports import print_report
 from newcomer.errors import DatasetError, OptionError, OutputError, check_name, shown
@@ -236,8 +236,14 @@ def data_of(
             locate(place)
         except (DatasetError, OptionError):
             problem = f"was trained on {shown(place)}, and no data set of that name is found here"
-            raise DatasetError(f"{run}: {problem}; name its place with --data") from None
+            hint = "name its place with --data, or, if it has no test part, see: newcomer split --help"
+            raise DatasetError(f"{run}: {problem}; {hint}") from None
     dataset = load(place, reading).dataset
     if not any_data:
         check_same_data(bundle, dataset, run, place)
+    if len(dataset.test) == 0:
+        commands = " && ".join(cut_commands(place, dataset.name))
+        raise DatasetError(
+            f"{place} has no test part to evaluate on; cut newcomers out and train on the rest: {commands}"
+        )
     return dataset

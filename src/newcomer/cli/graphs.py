@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 
 from newcomer.cli import options
-from newcomer.cli.common import load, print_json, print_table, refuse_input, working
+from newcomer.cli.common import check_folder_of, load, print_json, print_table, refuse_input, working
 from newcomer.cli.options import takes_read_options
 from newcomer.errors import OptionError
 
@@ -29,6 +29,8 @@ def describe(
     """Describe a graph or data set: sizes, degrees, relations, newcomers."""
     from newcomer.data.describe import describe as describe_dataset
 
+    if plot is not None:
+        check_folder_of(plot)
     loaded = load(data, reading)
     description = describe_dataset(loaded)
     if plot is not None:

@@ -4,26 +4,28 @@ import gc
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
 from typer import Option
 
-from newcomer.cli.common import report_skipped, working
+from newcomer.cli import options
+from newcomer.cli.common import working
+from newcomer.cli.left_out import tell, tell_unread
 from newcomer.cli.options import takes, takes_read_options
 from newcomer.errors import InputError, OptionError, check_name, shown
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.data.tables import NamedTriples, ReadReport
-    from newcomer.predictor import FactError, NewcomerBatches, Predictor
+    from newcomer.predictor import FactError, NewcomerBatches, NewcomerStream, Predictor
 
 PIPE = "-"
+BLANK = "_:"  # how the names of blank nodes begin
 PIPE_BYTES = 1 << 20  # taken at once, at the most
 PIPED_FORMATS = ("tsv", "csv", "parquet", "nt", "nq", "ttl", "trig")
 LABELLED_FALSE = "give triples that are true"
@@ -55,12 +57,24 @@ class NewcomerFacts:
     on_unknown_relation: Annotated[str, Option(help="A fact whose relation the model lacks: `error` or `skip`.")] = (
         "error"
     )
+    on_seen_fact: Annotated[
+        str,
+        Option(
+            help="A fact between two entities that the model was trained on, which its graph lacks: `error` or `skip`."
+        ),
+    ] = "error"
+    device: options.QueryDevice = "cpu"
     reading: "ReadOptions"
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The files of facts, or `-`."""
         return tuple(self.facts or ())
+
+    @property
+    def called(self) -> str:
+        """These files as the user calls them."""
+        return ", ".join(map(called, self.sources))
 
     def check(self, *others: str | None) -> None:
         """Refuse a format that does not exist or has no pipe to belong to, and standard input that is named twice."""
@@ -87,13 +101,13 @@ class NewcomerFacts:
         """
         pipe = Pipe(self.file_format) if self.sources == (PIPE,) else None
         if pipe is not None and pipe.can_stream and not entities and not self.together:
-            with loaded(run) as model:
+            with loaded(run, self.device) as model:
                 yield model, self._streamed(model, pipe)
             return
         with self.added(run, pipe) as (model, newcomers):
             asked = list(dict.fromkeys(entities)) if entities else None
             named = set() if newcomers is None or asked is None else newcomers.named(asked)
-            if not asked and not newcomers:
+            if not asked and (newcomers is None or not (newcomers or newcomers.known)):
                 raise OptionError("there is no entity to query; give newcomers with --facts, or names with --entity")
             for name in asked or ():
                 if name not in named and name not in model:
@@ -118,15 +132,16 @@ class NewcomerFacts:
 
         with ExitStack() as stack:
             triples = stack.enter_context(read_from(self.sources, self, pipe)) if self.sources else None
-            model = stack.enter_context(loaded(run))
+            model = stack.enter_context(loaded(run, self.device))
             if triples is None:
                 yield model, None
                 return
+            tell(self.called, blank_nodes=len(_known_blank_nodes(model, triples.named.entities.to_pylist())))
             try:
-                found = NewcomerBatches(model, triples.named, self.on_unknown_relation)
+                found = NewcomerBatches(model, triples.named, self.on_unknown_relation, self.on_seen_fact)
             except FactError as error:
                 raise triples.fault(error.place, str(error), _advice(error)) from None
-            _report_unknown(", ".join(map(called, self.sources)), found.skipped)
+            _tell_unused(self.called, found)
             yield model, found
 
     def _streamed(self, model: "Predictor", pipe: "Pipe") -> Iterator[Batch]:
@@ -134,14 +149,23 @@ class NewcomerFacts:
         from newcomer.data.tables import ReadReport
         from newcomer.predictor import FactError, NewcomerStream
 
-        report, stream, place = ReadReport(), NewcomerStream(model, self.on_unknown_relation), called(PIPE)
+        report, place = ReadReport(), called(PIPE)
+        stream = NewcomerStream(model, self.on_unknown_relation, self.on_seen_fact)
+        blank = set[str]()
+
+        def watched() -> Iterator[tuple[int, Triple | None]]:
+            for line, fact in _piped(pipe, self.reading, report):
+                blank.update(_known_blank_nodes(model, fact or ()))
+                yield line, fact
+
         try:
-            for batch in stream.batches(_piped(pipe, self.reading, report)):
+            for batch in stream.batches(watched()):
                 yield batch.model, batch.newcomers
         except FactError as error:
             raise InputError(place, str(error), error.place, _advice(error)) from None
-        report_skipped(place, report)
-        _report_unknown(place, stream.skipped)
+        tell_unread(place, report)
+        tell(place, blank_nodes=len(blank))
+        _tell_unused(place, stream)
         if stream.facts == 0:
             raise InputError(place, "holds no triple", hint="give at least one head, relation and tail")
 
@@ -164,6 +188,11 @@ def _batches(
     others = [name for name in entities or () if name not in named]
     if others:
         yield newcomers.together().model, others
+
+
+def _known_blank_nodes(model: "Predictor", names: Iterable[str]) -> set[str]:
+    """Blank nodes of RDF that have the name of one in the model, though a label says nothing outside of its file."""
+    return {name for name in names if name.startswith(BLANK) and name in model}
 
 
 def _piped(pipe: "Pipe", reading: "ReadOptions", report: "ReadReport") -> Iterator[tuple[int, Triple | None]]:
@@ -205,7 +234,7 @@ class Pipe:
 
 
 @contextmanager
-def loaded(run: Path) -> Iterator["Predictor"]:
+def loaded(run: Path, device: str) -> Iterator["Predictor"]:
     """The model of a folder; within the block torch works on one thread.
 
     A query is little work: more threads would mostly wait for each other, and for seconds where other programs want
@@ -216,7 +245,7 @@ def loaded(run: Path) -> Iterator["Predictor"]:
 
     with limited_threads(1):
         with working("loading the model"):
-            model = load(run)
+            model = load(run, device)
         gc.freeze()  # what belongs to the model stays: it need not be searched for garbage again and again
         try:
             yield model
@@ -225,12 +254,14 @@ def loaded(run: Path) -> Iterator["Predictor"]:
 
 
 def _advice(error: "FactError") -> str:
-    return "mend it, or leave such facts out with --on-unknown-relation skip" if error.skippable else ""
+    option = f"--{error.skipped_by.replace('_', '-')}"
+    return f"mend it, or leave such facts out with {option} skip" if error.skipped_by else ""
 
 
-def _report_unknown(place: str, skipped: int) -> None:
-    if skipped:
-        typer.echo(f"newcomer: {place}: skipped {skipped:,} facts with relations unknown to the model", err=True)
+def _tell_unused(place: str, found: "NewcomerBatches | NewcomerStream") -> None:
+    """Say which facts tell nothing of newcomers."""
+    counts = {"unknown_relations": found.unknown_relations, "seen_facts": found.seen_facts, "known_facts": found.known}
+    tell(place, **counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +318,7 @@ def read_from(sources: Sequence[str], newcomers: NewcomerFacts, pipe: Pipe | Non
                 parts.append(read_triples(path, newcomers.reading, sum(part.report.anonymous for part in parts)))
             except InputError as error:
                 raise _as_called(source, error) from None
-            report_skipped(called(source), parts[-1].report)
+            tell_unread(called(source), parts[-1].report)
             files.append((source, path, len(parts[-1])))
         triples = ReadTriples(tuple(files), newcomers.reading, joined(parts))
         labels = triples.named.triples.labels

@@ -48,13 +48,20 @@ WalkedFacts = Annotated[
         "`known` (all: newcomers can be reached from seen entities, and answers depend on who else arrived).",
     ),
 ]
-Changes = Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")]
+Changes = Annotated[
+    list[str] | None,
+    Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated. The last change of one counts."),
+]
 Data = Annotated[str | None, Option("--data", help="The data set [default: the one trained on, found by its name].")]
 AnyData = Annotated[bool, Option("--any-data", help="Allow another data set than the one trained on.")]
 Entity = Annotated[
     list[str] | None, Option("--entity", help="Entity to query; may be repeated [default: all newcomers of --facts].")
 ]
-Top = Annotated[int, Option("--top", help="How many of the best to give.")]
+Top = Annotated[int, Option("--top", callback=at_least(1), help="How many of the best to give.")]
+QueryDevice = Annotated[
+    str,
+    Option("--device", help="cpu, cuda, or auto (a GPU where there is one); scores may differ in the last digits."),
+]
 Out = Annotated[Path | None, Option("--out", help="Write a file instead of printing: .parquet, .tsv or .jsonl.")]
 
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from typer import Argument, Option
 from newcomer.cli import options
 from newcomer.cli.answer_files import (
     ANSWERS,
+    SIMILAR,
     SUGGESTIONS,
     VECTOR_ENDINGS,
     Found,
@@ -24,9 +25,11 @@ from newcomer.cli.answer_files import (
     give_answers,
     in_words,
     line,
+    write_rows,
     write_vectors,
 )
-from newcomer.cli.common import check_free, print_line, print_table
+from newcomer.cli.common import check_free, print_lines, print_table
+from newcomer.cli.left_out import tell
 from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_facts_of_one, takes_newcomers
 from newcomer.cli.options import takes
 from newcomer.errors import OptionError, shown
@@ -99,9 +102,13 @@ class Wanted:
         Option("--relation", help="The relation to complete; may be repeated [default: the likeliest of all]."),
     ] = None
     entities: options.Entity = None
-    heads: Annotated[bool, Option("--heads", help="Query the heads, (?, relation, entity), instead of the tails.")] = (
-        False
-    )
+    heads: Annotated[
+        bool,
+        Option(
+            "--heads",
+            help="Query heads, (?, relation, entity) [default: tails; for newcomers that can only be tails, heads].",
+        ),
+    ] = False
     file: Annotated[
         str | None,
         Option("--questions", help="A file of triples with `?` for the missing end, or `-`; see --relation."),
@@ -115,9 +122,21 @@ class Wanted:
         elif self.relations or self.entities or self.heads:
             raise OptionError("--questions lists all queries; leave out --relation, --entity and --heads")
 
-    def of(self, name: str) -> "Sequence[Query | AnyQuery]":
-        """The queries about an entity, where no file lists them."""
-        return [Query(name, relation, self.heads) for relation in self.relations or ()] or [AnyQuery(name)]
+    def of(self, name: str, model: "Predictor") -> "Sequence[Query | AnyQuery]":
+        """The queries about an entity, where no file lists them.
+
+        One that was not named is asked about where it may be the head of the relation, else where it may be the tail.
+        """
+        if not self.relations:
+            return [AnyQuery(name)]
+        if self.entities:
+            return [Query(name, relation, self.heads) for relation in self.relations]
+        found = []
+        for relation in self.relations:
+            as_head, as_tail = model.roles(name, relation)
+            if as_tail if self.heads else as_head or as_tail:
+                found.append(Query(name, relation, self.heads or not as_head))
+        return found
 
 
 takes_queries = takes("wanted", Wanted)
@@ -188,14 +207,15 @@ def explain(
 ) -> None:
     """The best answers in words: rules with their premises, the facts with most weight, and the one that decides."""
     newcomers.check(wanted.file)
-    for model, query in _queries(wanted, run, newcomers):
-        for about, answer in query.found(model, top, kept):
-            if as_json:
-                print_line(_in_full(about, answer))
-                continue
-            typer.echo(f"{in_words(fact_of(about, answer))}, probability {answer.probability:.2f}")
-            for sentence in _sentences(answer, top):
-                typer.echo(f"  {sentence}")
+    queries = _queries(wanted, run, newcomers)
+    found = (one for model, query in queries for one in query.found(model, top, kept))
+    if as_json:
+        print_lines(_in_full(about, answer) for about, answer in found)
+        return
+    for about, answer in found:
+        typer.echo(f"{in_words(fact_of(about, answer))}, probability {answer.probability:.2f}")
+        for sentence in _sentences(answer, top):
+            typer.echo(f"  {sentence}")
 
 
 def _queries(wanted: Wanted, run: Path, newcomers: NewcomerFacts) -> "Iterator[tuple[Predictor, Query | AnyQuery]]":
@@ -214,10 +234,14 @@ def _queries(wanted: Wanted, run: Path, newcomers: NewcomerFacts) -> "Iterator[t
             strange = (one for many in listed.values() for one in many if one.relation not in known)
             for query in sorted(strange, key=lambda one: one.place):
                 file.check_relation(loaded, query.place, query.relation)
+        unasked = 0
         for model, names in batches:
             for name in names:
-                for one in wanted.of(name) if listed is None else listed[name]:
+                queries = wanted.of(name, model) if listed is None else listed[name]
+                unasked += max(len(wanted.relations or ()) - len(queries), 0)
+                for one in queries:
                     yield model, one
+        tell(newcomers.called, unasked=unasked)
 
 
 def _listed(file: ReadTriples) -> dict[str, list[Query]]:
@@ -233,15 +257,9 @@ def _listed(file: ReadTriples) -> dict[str, list[Query]]:
 
 
 def _in_full(about: dict[str, Any], answer: "Answer | Suggestion") -> dict[str, Any]:
-    because = answer.because
-    return {
-        **line(about, answer),
-        "parts": because.parts,
-        "chains": [vars(one) for one in because.chains],
-        "weighed": [vars(one) for one in because.weighed],
-        "similar": [vars(one) for one in because.similar[:MOST_SIMILAR]],
-        "without": because.without,
-    }
+    because = answer.because.to_dict()
+    del because["groundings"]  # they are in every line
+    return {**line(about, answer), **because, "similar": because["similar"][:MOST_SIMILAR]}
 
 
 def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
@@ -282,23 +300,45 @@ def embed(
     """Write the vectors of newcomers (or of any entities named)."""
     check_out(out, VECTOR_ENDINGS, "vectors", force)
     newcomers.check()
-    vectors = ((name, model.embed(name, relation)) for model, name in newcomers.each(run, entity))
-    count, dim = write_vectors(out, vectors)
+    with newcomers.open(run, entity) as (loaded, batches):
+        vectors = ((name, model.embed(name, relation)) for model, names in batches for name in names)
+        count, dim = write_vectors(out, vectors, loaded.bundle.config.model.dim)
     typer.echo(f"written {count:,} vector{'' if count == 1 else 's'} of {dim} numbers to {out}")
 
 
-@takes_facts_of_one
+@takes_newcomers
 def similar(
     run: options.RunArgument,
-    entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
+    named: Annotated[
+        list[str] | None,
+        Argument(metavar="ENTITY", help="Seen entities, or newcomers of --facts [default: all of these]."),
+    ] = None,
+    entity: options.Entity = None,
     top: options.Top = 10,
+    as_json: options.Lines = False,
+    out: options.Out = None,
+    force: options.Force = False,
     *,
     newcomers: NewcomerFacts,
 ) -> None:
     """The entities whose vectors point most nearly the same way."""
     newcomers.check()
-    for model, _ in replace(newcomers, together=True).each(run, [entity]):
-        print_table(f"most similar to {entity}", ("entity", "cosine"), model.similar(entity, top))
+    check_answer_file(out, as_json, force, "answers")
+    asked = newcomers.each(run, [*(named or ()), *(entity or ())])
+    found = ((name, model.similar(name, top)) for model, name in asked)
+    if not as_json and out is None:
+        for name, others in found:
+            print_table(f"most similar to {name}", ("entity", "cosine"), others)
+        return
+    rows = (
+        {"entity": name, "rank": rank, "similar": other, "cosine": cosine}
+        for name, others in found
+        for rank, (other, cosine) in enumerate(others, 1)
+    )
+    if out is None:
+        print_lines(rows)
+    else:
+        typer.echo(f"written {write_rows(out, SIMILAR, rows):,} answers to {out}")
 
 
 @takes_facts_of_one
@@ -306,7 +346,7 @@ def draw(
     run: options.RunArgument,
     entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
     out: Annotated[Path, Option(help="The picture to write: .png, .svg, .pdf.")],
-    top: Annotated[int, Option(help="How many answers to show.")] = 5,
+    top: Annotated[int, Option(callback=options.at_least(1), help="How many answers to show.")] = 5,
     force: options.Force = False,
     *,
     newcomers: NewcomerFacts,

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from newcomer.cli import options
-from newcomer.cli.common import print_table
+from newcomer.cli.common import check_folder_of, print_table
 from newcomer.cli.options import at_least
 from newcomer.cli.reports import figure
 from newcomer.cli.train import watching
@@ -61,6 +61,8 @@ def reproduce(
     """Run what a table of the paper needs, and write it down; finished cells are skipped, a killed run goes on."""
     from newcomer.reproduction.plans import chosen_cells, load_plan
 
+    if page is not None:
+        check_folder_of(page)
     place = page or (RESULTS.parent / PAGE if results == RESULTS else results / PAGE)
     if what == REPORT:
         _write_page(results, place)

@@ -7,6 +7,7 @@ import typer
 from typer import Argument, Option
 
 from newcomer.cli import options
+from newcomer.cli.commands import CommandGroup
 from newcomer.cli.common import load, print_json, print_table, progress
 from newcomer.cli.options import at_least, takes_cut, takes_read_options
 from newcomer.cli.reports import MEASURES, cells_of, print_cut_note
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from newcomer.graph import Vocabulary
     from newcomer.rules.rule import RuleSet
 
-app = typer.Typer(help="Rule files: look at, convert, measure.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup("Rule files: look at, convert, measure.")
 
 RulesArgument = Annotated[
     Path, Argument(metavar="RULES", help="A rule file that `newcomer mine` wrote, or a trained model.")

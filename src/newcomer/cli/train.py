@@ -12,10 +12,10 @@ import typer
 from typer import Option
 
 from newcomer.cli import options
-from newcomer.cli.common import bars, load, print_json, print_table, refuse_input
+from newcomer.cli.common import bars, cut_commands, load, print_json, print_table, refuse_input
 from newcomer.cli.options import takes_read_options
 from newcomer.cli.reports import cells_of
-from newcomer.errors import OptionError
+from newcomer.errors import NewcomerError, OptionError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -50,7 +50,7 @@ def train(
     reading: "ReadOptions",
 ) -> None:
     """Train a model on a data set; it can be interrupted and resumed at any time."""
-    from newcomer.api import checkpoint_folder, train_into
+    from newcomer.api import checkpoint_folder, train_into, trainable
     from newcomer.data import locate
     from newcomer.models.device import choose_device
     from newcomer.rules.files.rule_table import read_rules
@@ -64,8 +64,8 @@ def train(
     known = None if rules is None else read_rules(rules, dataset.relations, dataset.entities)
     folder, machine = checkpoint_folder(place, resume, force), choose_device(device)
     if not as_json:
-        planned = decided(settings, dataset, machine, folder, resume)
-        rows = plan_of(dataset, planned, machine.type, rules, folder, resume)
+        planned = decided(trainable(settings, dataset), dataset, machine, folder, resume)
+        rows = plan_of(dataset, settings, planned, machine.type, rules, folder, resume)
         print_table(f"training on {dataset.name}", ("", ""), rows)
     with _resume_hint(folder), watching() as listener:
         fitted = train_into(
@@ -80,7 +80,11 @@ def train(
             report=listener,
         )
     summary = summary_of(fitted, place, time.monotonic() - started)
-    print_json(summary) if as_json else _print_summary(summary, dataset)
+    if as_json:
+        print_json(summary)
+        return
+    _print_summary(summary)
+    _print_next(summary["model"], dataset, data)
 
 
 def settings_of(
@@ -117,26 +121,56 @@ def again_with(*others: str) -> str:
 
 
 def plan_of(
-    dataset: "InductiveDataset", config: "Config", device: str, rules: Path | None, folder: Path, resume: bool
+    dataset: "InductiveDataset",
+    settings: "Config",
+    planned: "Config",
+    device: str,
+    rules: Path | None,
+    folder: Path,
+    resume: bool,
 ) -> list[tuple[str, str]]:
-    """The plan of a training, before it begins."""
-    model, training = config.model, config.training
+    """The plan of a training, before it begins; ``planned`` are the settings with all that they leave open decided."""
+    model = planned.model
     seen, arrived = int(dataset.is_seen.sum()), len(dataset.newcomers)
-    batches = training.batches_of(len(dataset.observed))
-    propagated = f"learned from at most {training.propagation_steps:,} batches" if model.propagation is True else "none"
     return [
         ("observed", f"{len(dataset.observed):,} facts, {seen:,} entities, {len(dataset.relations):,} relations"),
         ("newcomers", f"{arrived:,}, with {len(dataset.auxiliary):,} facts"),
-        ("protocol", f"{config.protocol}, seed {config.seed}, preset {config.preset}"),
+        ("protocol", f"{planned.protocol}, seed {planned.seed}, preset {planned.preset}"),
         ("model", f"encoder {model.encoder}, decoder {model.decoder}, dim {model.dim}"),
-        ("rules", _rules_in_words(config, rules)),
-        ("virtual neighbours", _neighbors_in_words(config, rules)),
-        ("propagation", propagated),
-        ("validation", _validation_in_words(dataset, config)),
-        ("epochs", f"{'at most ' if training.validation_rate else ''}{training.epochs:,} of {batches:,} batches"),
+        ("rules", _rules_in_words(planned, rules)),
+        ("virtual neighbours", _neighbors_in_words(planned, rules)),
+        ("propagation", _propagation_in_words(dataset, settings, planned, device, resume)),
+        ("validation", _validation_in_words(dataset, settings, planned)),
+        *_phases_in_words(dataset, planned),
         ("device", device),
         ("checkpoints", f"{folder}, {'resumed' if resume else 'after every epoch'}"),
     ]
+
+
+def _propagation_in_words(
+    dataset: "InductiveDataset", settings: "Config", planned: "Config", device: str, resume: bool
+) -> str:
+    """Whether propagation is learned, and why, where the settings leave that open."""
+    from newcomer.config import AUTO
+    from newcomer.training.propagation import MIN_STEPS, num_steps
+
+    learned, most = planned.model.propagation is True, planned.training.propagation_steps
+    words = f"learned from at most {most:,} batches" if learned else "none"
+    if settings.model.propagation != AUTO:
+        return words
+    if resume:
+        why = "as it was decided when this training began"
+    elif not planned.model.ensemble:
+        why = "only an ensemble uses it"
+    elif device == "cuda":
+        why = "a GPU trains; on a CPU only a sparse graph has it" if learned else "this GPU cannot compute with halves"
+    elif learned:
+        why = "the graph is so sparse that a CPU can"
+    elif num_steps(len(dataset.observed), most) < MIN_STEPS:
+        why = "too few facts to learn it from for a CPU; a GPU has it always"
+    else:
+        why = "it would take a CPU too long on this graph; a GPU has it"
+    return f"{words}: {why} (model.propagation=auto)"
 
 
 def _rules_in_words(config: "Config", rules: Path | None) -> str:
@@ -158,16 +192,35 @@ def _neighbors_in_words(config: "Config", rules: Path | None) -> str:
     return f"{' and '.join(used)}, {config.model.labels} labels"
 
 
-def _validation_in_words(dataset: "InductiveDataset", config: "Config") -> str:
+def _validation_in_words(dataset: "InductiveDataset", settings: "Config", planned: "Config") -> str:
     from newcomer.training.holdout import unseen_side
 
-    training = config.training
+    training = planned.training
     if training.validation_rate == 0:
-        return "none"
+        why = ": no newcomers can be held out of so few facts; probabilities are not calibrated"
+        return "none" + why * (settings.training.validation_rate > 0)
     side = unseen_side(dataset) if training.validation_unseen == "auto" else training.validation_unseen
     ends = {"subject": "heads", "object": "tails", "both": "heads and tails"}[side]
-    asked = f"newcomers: the {ends} of {training.validation_rate:g} % of the valid triples"
-    return f"{asked}, every {training.validate_every} epochs, patience {training.patience}"
+    valid, seen = dataset.valid.positives, dataset.is_seen
+    drawn = "the valid triples" if (seen[valid.heads] & seen[valid.tails]).any() else "a tenth of the facts"
+    share = f"{training.validation_rate:g} % of {drawn}"
+    return f"newcomers: the {ends} of {share}, who leave the graph and are asked about"
+
+
+def _phases_in_words(dataset: "InductiveDataset", planned: "Config") -> list[tuple[str, str]]:
+    """What is trained, one phase after the other."""
+    training = planned.training
+    epochs, batches = f"{training.epochs:,} epochs", training.batches_of(len(dataset.observed))
+    if training.validation_rate == 0:
+        return [("final", f"{epochs} of {batches:,} batches on the whole graph")]
+    search = (
+        f"at most {epochs} of {batches:,} batches on the graph without them, validated every "
+        f"{training.validate_every} epochs and at the end; stops after {training.patience} times without a better MRR"
+    )
+    final = "none: the best model of the search is kept"
+    if training.final_fit:
+        final = "a fresh model on the whole graph, for as many epochs as were best in the search"
+    return [("search", search), ("final", final)]
 
 
 def watching() -> "AbstractContextManager[Listener]":
@@ -177,7 +230,7 @@ def watching() -> "AbstractContextManager[Listener]":
     class Lines(Listener):
         def epoch(self, record: "Figures", state: "RunState", last: int) -> None:
             if "mrr" in record or record["epoch"] == last or record["epoch"] % 10 == 0:
-                typer.echo(f"{record['phase']} {record['epoch']}/{last}: {_figures(record, state)}", err=True)
+                typer.echo(f"{record['phase']}, epoch {record['epoch']} of {last}: {_figures(record, state)}", err=True)
 
     return _bars() if sys.stderr.isatty() else nullcontext(Lines())
 
@@ -219,6 +272,8 @@ def _bars() -> "Iterator[Listener]":
 
 def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
     """What a training was and found, for people and programs."""
+    from newcomer.evaluation.stored import CALIBRATION
+
     validation = fitted.metrics.get("validation")
     return {
         "dataset": fitted.dataset.name,
@@ -226,6 +281,8 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
         "protocol": fitted.config.protocol,
         "seed": fitted.config.seed,
         "trained_on": fitted.metrics["trained_on"],
+        "propagation": bool(fitted.config.model.propagation),
+        "calibrated": CALIBRATION in fitted.metrics,
         "epochs": fitted.metrics["epochs"],
         "rules": len(fitted.model.rules),
         "virtual_triples": len(fitted.model.labels),
@@ -234,7 +291,7 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
     }
 
 
-def _print_summary(summary: Mapping[str, Any], dataset: "InductiveDataset") -> None:
+def _print_summary(summary: Mapping[str, Any]) -> None:
     validation = summary["validation"]
     if validation is not None:
         rows = [(f"model, after {validation['epoch']} epochs", *cells_of(validation["model"], MEASURES))]
@@ -247,9 +304,30 @@ def _print_summary(summary: Mapping[str, Any], dataset: "InductiveDataset") -> N
     known = f"{summary['rules']:,} rules, {summary['virtual_triples']:,} virtual triples"
     typer.echo(f"trained on {summary['trained_on']} for {summary['epochs']:,} epochs ({known})")
     typer.echo(f"the model is in {summary['model']}, after {summary['seconds']:.0f} s")
+
+
+def _print_next(model: str, dataset: "InductiveDataset", data: str) -> None:
+    """What can be done with the model, as commands that work."""
+    from newcomer.api import FEW
+
     if len(dataset.test):
-        typer.echo(f"evaluate it on test: {shlex.join(['newcomer', 'evaluate', summary['model']])}")
-    else:  # nothing to evaluate on
-        name = dataset.entities[int(dataset.observed.degrees.argmax())]
-        typer.echo(f"query it: {shlex.join(['newcomer', 'suggest', summary['model'], '--entity', name])}")
-        typer.echo("newcomers are added with --facts FILE; to evaluate, make a test part first with: newcomer split")
+        words = ["newcomer", "evaluate", model, *(() if _is_found(dataset.name, data) else ("--data", data))]
+        typer.echo(f"evaluate it on test: {shlex.join(words)}")
+        return
+    name = dataset.entities[int(dataset.observed.degrees.argmax())]
+    typer.echo(f"query it: {shlex.join(['newcomer', 'suggest', model, '--entity', name])}")
+    typer.echo("newcomers are added with --facts FILE")
+    if len(dataset.observed) > FEW:
+        typer.echo("how good answers about newcomers are can be measured where some are cut out before the training:")
+        for command in cut_commands(data, dataset.name):
+            typer.echo(f"  {command}")
+
+
+def _is_found(name: str, data: str) -> bool:
+    """Whether a data set's name alone leads to it."""
+    from newcomer.data import locate
+
+    try:
+        return locate(name).resolve() == locate(data).resolve()
+    except NewcomerError:
+        return False

@@ -162,24 +162,26 @@ def _not_found(name: str) -> DatasetError:
     if _holds(Path(name).exists):
         return DatasetError(_no_such_path(Path(name)))
     roots = [*_data_roots(), cache_folder()]
-    searched = f"not a folder and not found in {', '.join(map(str, roots))}"
+    searched = f"{shown(name)} is no file or folder here, and no data set in {', '.join(map(str, roots))}"
     if not _data_roots():
         searched += f" ({DATA_VARIABLE} is not set)"
     if name in names():
-        return DatasetError(f"data set {name!r} is {searched}; {entry(name).next_step}")
+        return DatasetError(f"{searched}; {entry(name).next_step}")
     near = get_close_matches(name, {*names(), *_own_names(roots)}, n=3, cutoff=0.6)
-    guess = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return DatasetError(f"data set {shown(name)} is {searched}; {guess}see the known names with: newcomer data list")
+    guess = f"did you mean {' or '.join(map(repr, near))}? " if near else "check the path; "
+    return DatasetError(f"{searched}; {guess}see the known names with: newcomer data list")
 
 
 def _no_such_path(path: Path) -> str:
+    wanted = "a file, a folder"
     if not _holds(path.exists):
         problem = "does not exist"
     elif path.is_file():
+        wanted = "a folder"
         problem = "is a file, and a data set is a folder with train, aux, valid and test"
     else:
         problem = "is neither a file nor a folder"
-    return f"{shown(str(path))} {problem}; give a folder or a name that 'newcomer data list' shows"
+    return f"{shown(str(path))} {problem}; give {wanted} or a name that 'newcomer data list' shows"
 
 
 def _own_names(roots: list[Path]) -> Iterator[str]:

@@ -141,10 +141,10 @@ class TripleCollector:
         """All that was gathered; an empty file is an error, because it is hardly ever meant."""
         self._flush()
         if self.report.rows == 0:
-            skipped = f" ({self.report.skipped} lines were skipped)" if self.report.skipped else ""
-            raise InputError(
-                self.path, f"holds no triple{skipped}", hint="give a file with at least one head, relation and tail"
-            )
+            met = {"lines were skipped": self.report.skipped, "RDF literals were left out": self.report.literals}
+            left_out = ", ".join(f"{count:,} {what}" for what, count in met.items() if count)
+            problem = f"holds no triple ({left_out})" if left_out else "holds no triple"
+            raise InputError(self.path, problem, hint="give a file with at least one head, relation and tail")
         labels = np.concatenate(self._labels) if self._labelled else None
         heads, tails = self._entities.finish(column=0), self._entities.finish(column=1)
         triples = TripleArray(heads, self._relations.finish(), tails, labels)

@@ -16,7 +16,7 @@ def choose_device(name: str) -> torch.device:
         raise unknown_name("device", name, DEVICES)
     there = torch.cuda.is_available()
     if name == "cuda" and not there:
-        raise OptionError("there is no GPU that PyTorch can use here; pass --device cpu or auto")
+        raise OptionError("there is no GPU that PyTorch can use here; choose the device cpu or auto")
     return torch.device("cuda" if there and name != "cpu" else "cpu")
 
 

@@ -5,6 +5,7 @@ vectors and answers, is there for one batch at a time. A stream of facts may nev
 as soon as it is complete.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -16,8 +17,8 @@ from scipy.sparse.csgraph import connected_components
 
 from newcomer.data.tables import NamedTriples
 from newcomer.errors import shown
-from newcomer.graph import UNKNOWN, Ids, Mask, TripleArray
-from newcomer.predictor.fact_store import FactError, Triple
+from newcomer.graph import UNKNOWN, Graph, Ids, Mask, TripleArray
+from newcomer.predictor.fact_store import FactError, Skipping, Triple, checked
 from newcomer.predictor.predictor import Predictor
 
 REMEMBERED = 100_000  # newcomers that were dropped last, to notice one that returns
@@ -25,7 +26,10 @@ REMEMBERED = 100_000  # newcomers that were dropped last, to notice one that ret
 
 @dataclass(frozen=True, eq=False)
 class NewcomerBatch:
-    """A model with a batch of newcomers; ``newcomers`` are those whom the facts name, in the order they do."""
+    """A model with a batch of newcomers; ``newcomers`` are those whom the facts name, in the order they do.
+
+    Where the facts are known already, they are those who were newcomers until they were trained on (`Introduced`).
+    """
 
     model: Predictor
     newcomers: tuple[str, ...]
@@ -38,6 +42,28 @@ class NewcomerBatch:
         return cls(copied, tuple(newcomers))
 
 
+class Introduced:
+    """Facts that the observed graph has, and the seen entities that it has by these facts alone.
+
+    They are asked about as newcomers are: facts of newcomers may be given again when the model was trained on them.
+    """
+
+    def __init__(self, observed: Graph) -> None:
+        self._degrees = observed.degrees
+        self._met: set[tuple[int, int, int]] = set()
+        self._left: Counter[int] = Counter()  # facts of the graph that were not given, for those who had any
+
+    def by(self, fact: tuple[int, int, int]) -> list[int]:
+        """Those whose last fact this is."""
+        if fact in self._met:
+            return []
+        self._met.add(fact)
+        ends = fact[0], fact[2]
+        for end in ends:  # a fact about an entity and itself counts twice, as it does in the degrees
+            self._left[end] = self._left.get(end, int(self._degrees[end])) - 1
+        return [end for end in dict.fromkeys(ends) if self._left[end] == 0]
+
+
 class NewcomerBatches:
     """The newcomers of many facts, and the connected components they form.
 
@@ -46,7 +72,9 @@ class NewcomerBatches:
     So an answer does not depend on what else a file holds, nor on its order.
 
     Facts are checked first: whatever is wrong with one of them is the error that `Predictor.add` has for it, with its
-    place among the facts. ``skipped`` counts those with a relation that the model lacks, where they may be skipped.
+    place among the facts. ``unknown_relations`` and ``seen_facts`` count those that are skipped, ``known`` those that
+    the observed graph has. Of the latter come the ``introduced``: seen entities that the graph has by these facts
+    alone. They are the last batch, with the model as it is.
 
     >>> from newcomer.data.triples import read_triples
     >>> from newcomer.predictor import NewcomerBatches
@@ -59,23 +87,32 @@ class NewcomerBatches:
     ('bob',) land2
     """
 
-    def __init__(self, model: Predictor, facts: NamedTriples, on_unknown_relation: str = "error") -> None:
+    def __init__(
+        self,
+        model: Predictor,
+        facts: NamedTriples,
+        on_unknown_relation: str = "error",
+        on_seen_fact: str = "error",
+    ) -> None:
         self._model = model
         self._entities, self._relations = facts.entities, facts.relations
         known, ids = model.names.relations.ids(facts.relations) != UNKNOWN, model.names.entities.ids(facts.entities)
         self._is_new = is_new = (ids == UNKNOWN) | (ids >= model.names.num_seen)
         blank = np.array([not name.strip() for name in facts.entities.to_pylist()], dtype=bool)
         triples = facts.triples
-        invalid = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
-        invalid |= ~is_new[triples.heads] & ~is_new[triples.tails]
+        others = ~known[triples.relations] | blank[triples.heads] | blank[triples.tails]
+        others |= ~is_new[triples.heads] & ~is_new[triples.tails]
+        skipping = Skipping(on_unknown_relation, on_seen_fact)
         try:
-            model.check(self._rows(triples.take(invalid)), on_unknown_relation)
+            found = checked(self._rows(triples.take(others)), model.names, model.bundle.observed, skipping)
         except FactError as error:
-            raise FactError(str(error), int(np.flatnonzero(invalid)[error.place]), error.skippable) from None
-        if on_unknown_relation == "skip":
-            triples = triples.take(known[triples.relations])
-        self.skipped = len(facts) - len(triples)
-        self._triples, self._starts = _by_component(triples, is_new)
+            raise FactError(str(error), int(np.flatnonzero(others)[error.place]), error.skipped_by) from None
+        self.unknown_relations, self.seen_facts = found.unknown_relations, found.seen_facts
+        self.known = len(found.known)
+        introduced = Introduced(model.bundle.observed)
+        ends = [end for fact in found.known for end in introduced.by(fact)]
+        self.introduced = tuple(model.names.entity_names[end] for end in ends)
+        self._triples, self._starts = _by_component(triples.take(~others), is_new)
 
     def __len__(self) -> int:
         """How many newcomers the facts are about."""
@@ -94,10 +131,13 @@ class NewcomerBatches:
             names = self._names(self._members(component))
             if wanted is None or not wanted.isdisjoint(names):
                 yield NewcomerBatch.of(self._model, self._rows(component), names)
+        if wanted is None and self.introduced:
+            yield NewcomerBatch(self._model, self.introduced)
 
     def together(self) -> NewcomerBatch:
         """All of them at once, each among the candidates of the others."""
-        return NewcomerBatch.of(self._model, self._rows(self._triples), self._names(self._members(self._triples)))
+        names = [*self._names(self._members(self._triples)), *self.introduced]
+        return NewcomerBatch.of(self._model, self._rows(self._triples), names)
 
     def _members(self, triples: TripleArray) -> Ids:
         """The newcomers of facts, in the order in which they are named."""
@@ -121,8 +161,9 @@ class NewcomerStream:
     `NewcomerBatches`, and dropped. A newcomer that returns after that is an error, since an answer about it was given
     without all of its facts; the last 100,000 are remembered for that.
 
-    Facts come with a number each, by which an error names the one to blame. ``facts`` counts those that came, and
-    ``skipped`` those of them with a relation that the model lacks, where they may be skipped.
+    Facts come with a number each, by which an error names the one to blame. ``facts`` counts those that came,
+    ``unknown_relations``, ``seen_facts`` and ``known`` those of them that are as in `NewcomerBatches`. Such facts end
+    no batch; who is introduced by them is a batch when the last of its facts has come.
 
     >>> from newcomer.predictor import NewcomerStream
     >>> facts = [("ann", "lives_in", "city1"), ("cyd", "knows", "ann"), None, ("bob", "lives_in", "city2")]
@@ -132,20 +173,22 @@ class NewcomerStream:
     ('bob',) land2
     """
 
-    def __init__(self, model: Predictor, on_unknown_relation: str = "error") -> None:
-        model.check([], on_unknown_relation)
-        self._model, self._unknown = model, on_unknown_relation
+    def __init__(self, model: Predictor, on_unknown_relation: str = "error", on_seen_fact: str = "error") -> None:
+        self._model, self._skipping = model, Skipping(on_unknown_relation, on_seen_fact)
+        self._introduced = Introduced(model.bundle.observed)
         self._dropped: dict[str, None] = {}  # in the order in which they went
-        self.facts, self.skipped = 0, 0
+        self.facts, self.known, self.unknown_relations, self.seen_facts = 0, 0, 0, 0
 
     def batches(self, facts: Iterable[tuple[int, Triple | None]]) -> Iterator[NewcomerBatch]:
         """Each batch in turn; more facts are taken only when the next one is wanted."""
         batch: list[Triple] = []
         members: dict[str, None] = {}
         for number, fact in facts:
-            arrived = None if fact is None else self._newcomers(fact, number)
+            arrived, introduced = (None, []) if fact is None else self._named_by(fact, number)
+            if introduced:
+                yield NewcomerBatch(self._model, tuple(introduced))
             if arrived is not None and not arrived:
-                continue  # skipped
+                continue  # known, or skipped
             if batch and (arrived is None or members.keys().isdisjoint(arrived)):
                 yield self._batch(batch, members)
                 batch, members = [], {}
@@ -156,16 +199,19 @@ class NewcomerStream:
         if batch:
             yield self._batch(batch, members)
 
-    def _newcomers(self, fact: Triple, number: int) -> list[str]:
-        """Those whom a fact names; none where it is skipped."""
+    def _named_by(self, fact: Triple, number: int) -> tuple[list[str], list[str]]:
+        """The newcomers whom a fact names, and who is introduced by it."""
         self.facts += 1
+        names = self._model.names
         try:
-            skipped = self._model.check([fact], self._unknown)
+            found = checked([fact], names, self._model.bundle.observed, self._skipping)
         except FactError as error:
-            raise FactError(str(error), number, error.skippable) from None
-        self.skipped += skipped
-        ends = () if skipped else (fact[0], fact[2])
-        return [name for name in ends if self._model.names.seen(name) == UNKNOWN]
+            raise FactError(str(error), number, error.skipped_by) from None
+        self.known += len(found.known)
+        self.unknown_relations += found.unknown_relations
+        self.seen_facts += found.seen_facts
+        arrived = [name for head, _, tail in found.facts for name in (head, tail) if names.seen(name) == UNKNOWN]
+        return arrived, [names.entity_names[end] for one in found.known for end in self._introduced.by(one)]
 
     def _refuse_returning(self, arrived: list[str], number: int) -> None:
         for name in arrived:

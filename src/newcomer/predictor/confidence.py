@@ -12,12 +12,14 @@ counting by how many relations it has in common with the entity: how many more a
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from newcomer.graph import Graph, Mask
+from newcomer.predictor.answers import Plain, plain
 from newcomer.predictor.classifier import HALF
 from newcomer.predictor.explain import Suggestion
 from newcomer.predictor.fact_store import Names
@@ -30,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Lesson:
+class Lesson(Plain):
     """A relation whose facts would help: which question to find the answer of, and how many others it would answer.
 
     ``opens`` are the questions that rules could answer then, each with the confidence of the best rule; what helps most
@@ -41,13 +43,18 @@ class Lesson:
     gain: float
     opens: tuple[tuple[str, float], ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields as plain values; each opened question by name, with the confidence of its rule."""
+        opens = [{"question": question, "confidence": confidence} for question, confidence in self.opens]
+        return {"question": self.question, "gain": self.gain, "opens": opens}
+
     def __str__(self) -> str:
         opens = ", ".join(f"{question} (confidence {confidence:.2f})" for question, confidence in self.opens)
         return f"{self.question}, from which rules lead to {opens}"
 
 
 @dataclass(frozen=True)
-class Confidence:
+class Confidence(Plain):
     """How much is known of an entity.
 
     ``right`` is the share of first answers that were right about the validation newcomers with about as many facts
@@ -74,6 +81,12 @@ class Confidence:
     def enough(self) -> bool:
         """Whether its facts are enough for any answer: one that is more likely right than wrong."""
         return self.best is not None and self.best.probability >= HALF
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its figures as plain values, with the likeliest missing fact."""
+        names = ("entity", "facts", "enough", "calibrated", "like", "questions", "right", "learn")
+        best = None if self.best is None else {"fact": list(self.best.fact), "probability": self.best.probability}
+        return {**{name: plain(getattr(self, name)) for name in names}, "best": best}
 
     def __str__(self) -> str:
         count = "1 known fact" if self.facts == 1 else f"{self.facts:,} known facts"

@@ -6,6 +6,7 @@ All of it is found when it is looked at, in the state of newcomers in which the 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import torch
 
 from newcomer.graph import UNKNOWN, Mask
 from newcomer.models.ensemble import Column
-from newcomer.predictor.answers import Chain, Grounding, Similar, Weighed
+from newcomer.predictor.answers import Chain, Grounding, Plain, Similar, Weighed, plain
 from newcomer.predictor.fact_store import Fact, NamedComponent, NamedSnapshot, Names, Triple, words_at
 from newcomer.rules.ranking import OnlineRules
 from newcomer.rules.rule import NONE
@@ -254,6 +255,11 @@ class Explanation:
             return next(iter(self.groundings), None)
         return next(filter(None, (concluded.strongest(self._fact) for concluded in self._concluded())), None)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All reasons as plain values, which takes as long as working them out: `json.dumps` takes them."""
+        names = ("groundings", "parts", "chains", "weighed", "similar", "without")
+        return {name: plain(getattr(self, name)) for name in names}
+
     @property
     def _fact(self) -> Fact:
         return self._query.triple(self._answer)
@@ -366,7 +372,7 @@ def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Plain):
     """An entity that may complete a query.
 
     ``score`` orders the answers to one query. ``probability`` is that of the fact, whatever it is an answer to: that
@@ -385,7 +391,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class Suggestion(Plain):
     """A fact that is likely missing; figures and reasons as in `Answer`."""
 
     fact: Triple

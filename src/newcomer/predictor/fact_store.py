@@ -16,7 +16,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from newcomer.errors import OptionError, shown, unknown_name
-from newcomer.graph import UNKNOWN, Ids, Mask, TripleArray, Vocabulary
+from newcomer.graph import UNKNOWN, Graph, Ids, Mask, TripleArray, Vocabulary
 from newcomer.models.embedding.newcomers import Component, EncodedComponent
 from newcomer.models.embedding.scorer import ABSENT, Members, Slot, Snapshot
 from newcomer.models.engine import InferenceEngine
@@ -24,15 +24,28 @@ from newcomer.rules.rule import RuleSet
 
 Triple = tuple[str, str, str]
 Fact = tuple[str, int, str]  # head, relation id, tail
-ON_UNKNOWN_RELATION = ("error", "skip")
+CHOICES = ("error", "skip")
 
 
 class FactError(OptionError):
-    """What is wrong with one of several facts: which it is, from 0, and whether it could be skipped."""
+    """What is wrong with one of several facts: which it is, from 0, and the option that skips such facts, if any."""
 
-    def __init__(self, problem: str, place: int, skippable: bool = False) -> None:
+    def __init__(self, problem: str, place: int, skipped_by: str = "") -> None:
         super().__init__(problem)
-        self.place, self.skippable = place, skippable
+        self.place, self.skipped_by = place, skipped_by
+
+
+@dataclass(frozen=True)
+class Skipping:
+    """Which facts that a model cannot use are left out and counted ("skip"); others are errors ("error")."""
+
+    on_unknown_relation: str = "error"
+    on_seen_fact: str = "error"  # between seen entities, and not in the observed graph
+
+    def __post_init__(self) -> None:
+        for name, choice in vars(self).items():
+            if choice not in CHOICES:
+                raise unknown_name(name, choice, CHOICES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,29 +93,65 @@ class Names:
         return fact[0], self.relation_names[fact[1]], fact[2]
 
 
-def checked(facts: Iterable[Sequence[str]], names: Names, on_unknown_relation: str = "error") -> tuple[list[Fact], int]:
-    """The facts, each with a newcomer, and how many were skipped; whatever is wrong with any of them is an error."""
-    if on_unknown_relation not in ON_UNKNOWN_RELATION:
-        raise unknown_name("on_unknown_relation", on_unknown_relation, ON_UNKNOWN_RELATION)
+@dataclass
+class Checked:
+    """Facts that were checked: each with a newcomer, those the observed graph has (by id), and counts of others."""
+
+    facts: list[Fact] = field(default_factory=list)
+    known: list[tuple[int, int, int]] = field(default_factory=list)
+    unknown_relations: int = 0
+    seen_facts: int = 0
+
+    @property
+    def skipped(self) -> int:
+        """How many were left out."""
+        return self.unknown_relations + self.seen_facts
+
+
+def checked(facts: Iterable[Sequence[str]], names: Names, observed: Graph, skipping: Skipping) -> Checked:
+    """The facts by what they are; whatever is wrong with any of them, and not skipped, is an error."""
     if isinstance(facts, str):
         raise OptionError(f"facts are {shown(facts)}, but must be a list of (head, relation, tail)")
-    found, skipped = [], 0
+    found, fault = Checked(), None
+    between: list[tuple[int, Triple]] = []  # seen entities: with their places, to be looked up all at once
     for place, row in enumerate(facts):
-        identifier = 0
+        skipped_by = ""
         try:
             head, relation, tail = named(row)
-            identifier = names.relations.index.get(relation, UNKNOWN)
-            if identifier == UNKNOWN and on_unknown_relation == "skip":
-                skipped += 1
-                continue
-            if names.seen(head) != UNKNOWN and names.seen(tail) != UNKNOWN:
-                problem = "is about two entities that the model was trained on"
-                advice = "add facts of newcomers, or train it again"
-                raise OptionError(f"the fact {shown((head, relation, tail))} {problem}; {advice}")
-            found.append((head, identifier if identifier != UNKNOWN else names.relation(relation), tail))
+            if relation not in names.relations.index:
+                skipped_by = "on_unknown_relation"
+                if skipping.on_unknown_relation == "error":
+                    names.relation(relation)
+                found.unknown_relations += 1
+            elif UNKNOWN in (names.seen(head), names.seen(tail)):
+                found.facts.append((head, names.relations.index[relation], tail))
+            else:
+                between.append((place, (head, relation, tail)))
         except OptionError as error:
-            raise FactError(str(error), place, skippable=identifier == UNKNOWN) from None
-    return found, skipped
+            fault = FactError(str(error), place, skipped_by)
+            break
+    _look_up(between, found, names, observed, skipping)  # of two that are wrong the first is the error
+    if fault is not None:
+        raise fault
+    return found
+
+
+def _look_up(
+    between: Sequence[tuple[int, Triple]], found: Checked, names: Names, observed: Graph, skipping: Skipping
+) -> None:
+    """Tell facts between seen entities that the observed graph has from those that it lacks."""
+    ids = [
+        (names.seen(head), names.relations.index[relation], names.seen(tail)) for _, (head, relation, tail) in between
+    ]
+    is_known = observed.contains(*np.array(ids, dtype=np.int32).reshape(-1, 3).T)
+    for (place, fact), triple, known in zip(between, ids, is_known.tolist(), strict=True):
+        if known:
+            found.known.append(triple)
+        elif skipping.on_seen_fact == "skip":
+            found.seen_facts += 1
+        else:
+            problem = "is about two entities that the model was trained on, and not in the graph it was trained on"
+            raise FactError(f"the fact {shown(fact)} {problem}; train it again to use the fact", place, "on_seen_fact")
 
 
 def named(row: Sequence[str]) -> Triple:

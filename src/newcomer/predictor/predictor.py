@@ -33,6 +33,7 @@ from newcomer.predictor.fact_store import (
     NamedComponent,
     NamedSnapshot,
     Names,
+    Skipping,
     Stored,
     checked,
     ends_of,
@@ -48,6 +49,13 @@ def load(folder: str | Path, device: str = "cpu", threads: int | None = None) ->
     Predictor(33 seen entities, 4 newcomers, 4 relations)
     """
     return Predictor(read_bundle(Path(folder)), device, threads)
+
+
+def _checked_k(k: int) -> int:
+    """How many are asked for."""
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+        raise OptionError(f"k is {shown(k)}, but must be an integer from 1")
+    return int(k)
 
 
 class Predictor:
@@ -93,31 +101,38 @@ class Predictor:
         """All relations the model knows."""
         return tuple(self.names.relations)
 
-    def add(self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error") -> Added:
+    def add(
+        self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error", on_seen_fact: str = "error"
+    ) -> Added:
         """Add facts (head, relation, tail) of newcomers: all of them or, where one is wrong, none.
 
         A name that was not trained on is a newcomer. Facts of one who is there already are added to those it has; facts
-        that are known change nothing. A fact with a relation that the model lacks is an error, or left out ("skip").
+        that are known change nothing, those of the observed graph included. A fact with a relation that the model
+        lacks, and one about two entities that were trained on without it, is an error, or left out ("skip").
 
         >>> model.add([("yan", "knows", "zoe"), ("yan", "lives_in", "city2"), ("zoe", "lives_in", "city1")])
         Added(newcomers=('yan',), facts=2, repeated=1, skipped=0)
         """
         with self._writing:
             before = self._snapshot
-            found, skipped = checked(facts, self.names, on_unknown_relation)
+            given = checked(facts, self.names, self.bundle.observed, Skipping(on_unknown_relation, on_seen_fact))
+            found = given.facts
             fresh = set(found).difference(*(before.store.get(name, ()) for name in ends_of(found)))
             if fresh:
                 self._snapshot = before.added(fresh)
             arrived = sorted(name for name in ends_of(fresh) if name in self._snapshot and name not in before)
-            return Added(tuple(arrived), len(fresh), len(found) - len(fresh), skipped)
+            repeated = len(found) - len(fresh) + len(given.known)
+            return Added(tuple(arrived), len(fresh), repeated, given.skipped)
 
-    def check(self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error") -> int:
+    def check(
+        self, facts: Iterable[Sequence[str]], on_unknown_relation: str = "error", on_seen_fact: str = "error"
+    ) -> int:
         """Complain as `add` would, without adding anything; else the number of facts that it would skip.
 
         >>> model.check([("yan", "knows", "zoe"), ("yan", "likes", "zoe")], on_unknown_relation="skip")
         1
         """
-        return checked(facts, self.names, on_unknown_relation)[1]
+        return checked(facts, self.names, self.bundle.observed, Skipping(on_unknown_relation, on_seen_fact)).skipped
 
     def remove(self, entity: str) -> tuple[str, ...]:
         """Forget a newcomer and its facts; names whoever is gone: also those who were known by it alone.
@@ -270,7 +285,6 @@ class Predictor:
         >>> model.suggest("zoe", k=1)[0].fact
         ('zoe', 'citizen_of', 'land1')
         """
-        _check_k(k)
         snapshot, size = self._snapshot, len(self.names.relations)
         snapshot.id(entity)
         if relations is None:
@@ -278,7 +292,7 @@ class Predictor:
         else:
             plain = [self.names.relation(name) for name in relations]
             asked = [*plain, *(relation + size for relation in plain)]
-        found = self._suggested(snapshot, entity, k, asked, types)
+        found = self._suggested(snapshot, entity, _checked_k(k), asked, types)
         return [one for one in found if one.probability >= min_probability]
 
     def _suggested(
@@ -295,6 +309,21 @@ class Predictor:
             found.append(Suggestion(fact, score, probability, if_any, because, calibrated))
         return sorted(found, key=lambda one: (-one.probability, -one.score, one.fact))
 
+    def roles(self, entity: str, relation: str) -> tuple[bool, bool]:
+        """Whether an entity may be a head, and a tail, of a relation.
+
+        It may be what those entities of the observed graph are that have a relation in common with it. Where none has,
+        or the relation was never observed, it may be both.
+
+        >>> model.roles("zoe", "lives_in")
+        (True, False)
+        """
+        snapshot, oriented = self._snapshot, self.names.relation(relation)
+        counts, total = self._cooccurrence().counts(self._has_relations(snapshot, entity))
+        if not total or not self.engine.model.observed.relation_counts[oriented]:
+            return True, True
+        return bool(counts[oriented] > 0), bool(counts[oriented + len(self.names.relations)] > 0)
+
     def similar(self, entity: str, k: int = 10) -> list[tuple[str, float]]:
         """The k entities whose vectors point most nearly the same way, with the cosine.
 
@@ -308,14 +337,13 @@ class Predictor:
         cosines = torch.nn.functional.cosine_similarity(vectors, vectors[own][None], dim=1).cpu().numpy()
         left_out = ~snapshot.graph.is_present
         left_out[own] = True
-        return [(snapshot.name_of(other), float(cosines[other])) for other in best(cosines, left_out, k)]
+        return [(snapshot.name_of(other), float(cosines[other])) for other in best(cosines, left_out, _checked_k(k))]
 
     def _answers(
         self, entity: str, relation: int, k: int, known: bool, least: float, types: Sequence[str] | None
     ) -> list[Answer]:
-        _check_k(k)
         query, question = self._query(self._snapshot, entity, relation, known, types)
-        found = self._made(query, question, best(question.scores, query.left_out, k), k)
+        found = self._made(query, question, best(question.scores, query.left_out, _checked_k(k)), k)
         return [one for one in found if one.probability >= least]
 
     def _query(
@@ -390,9 +418,3 @@ class Predictor:
         has = np.zeros(2 * len(self.names.relations), dtype=bool)
         has[snapshot.graph.overlay.facts_of(snapshot.id(entity))[0]] = True
         return has
-
-
-def _check_k(k: object) -> None:
-    """Refuse a number of answers that is none."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise OptionError(f"k is {shown(k)}, but must be a whole number of at least 1")
