@@ -7,6 +7,7 @@ so that a score depends on the model, the facts that are known and the query, an
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,12 +16,12 @@ import torch
 from torch import Tensor
 
 from newcomer.config import Config
-from newcomer.graph import Graph, Ids, Overlay, TripleArray, about_newcomers
+from newcomer.graph import Graph, Ids, Mask, Overlay, TripleArray, about_newcomers
 from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.embedding.newcomers import Component, EncodedComponent, Members, NewcomerEncoder, Snapshot
 from newcomer.models.embedding.scorer import EmbeddingScorer, Scores
-from newcomer.models.ensemble import Column, Signals, Weights, ensemble_scores, feature_names, parts
+from newcomer.models.ensemble import Column, Signals, Weights, added_up, ensemble_scores, feature_names, parts
 from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.models.rule_engine import RuleEngine
@@ -74,6 +75,18 @@ class StoredNewcomers:
     labels: Tensor | None = None
     support: Tensor | None = None
     vectors: Tensor | None = None  # (newcomers of the vocabulary, d)
+
+
+class Scored(NamedTuple):
+    """Everyone as an answer to a query; (entities,) each.
+
+    ``parts`` is what each feature adds to the scores, ``is_inferred`` whether a rule infers the answer; there is
+    neither where the embedding alone decides.
+    """
+
+    scores: Scores
+    parts: dict[str, Column]
+    is_inferred: Mask | None
 
 
 class InferenceEngine:
@@ -155,12 +168,13 @@ class InferenceEngine:
             return self.embedding.scores(snapshot, entity, relation)
         return ensemble_scores(self.signals(snapshot, entity, relation), self.model.weights)
 
-    def parts(self, snapshot: Snapshot, entity: int, relation: int) -> dict[str, Column]:
-        """(entities,) each: what every feature adds to the scores; none where the embedding alone decides."""
+    def scored(self, snapshot: Snapshot, entity: int, relation: int) -> Scored:
+        """The scores, and what they are made of."""
         if self.model.weights is None:
-            return {}
-        found = parts(self.signals(snapshot, entity, relation), self.model.weights)
-        return dict(zip(self.feature_names, found, strict=True))
+            return Scored(self.embedding.scores(snapshot, entity, relation), {}, None)
+        signals = self.signals(snapshot, entity, relation)
+        found = dict(zip(self.feature_names, parts(signals, self.model.weights), strict=True))
+        return Scored(added_up(found.values()), found, signals.rules.confidence > 0)
 
     def triple_score(self, snapshot: Snapshot, head: int, relation: int, tail: int) -> float:
         """The score of one triple: by the ensemble as an answer among all, else by itself."""

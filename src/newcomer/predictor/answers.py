@@ -19,7 +19,8 @@ class Grounding:
     """A rule that infers something, and the facts it does so from.
 
     Rules were mined from the observed graph. That of a relation which was seldom observed is ``counted`` over all that
-    is known when the question is asked.
+    is known when the question is asked. A symmetric path (``is_path``) may add virtual neighbours, and is no part of an
+    ensemble's score.
     """
 
     rule: str
@@ -27,6 +28,7 @@ class Grounding:
     support: int
     premises: tuple[Triple, ...]
     counted: bool = False
+    is_path: bool = False
 
     def __str__(self) -> str:
         confidence = f"{self.confidence:.{SHOWN}f}" if self.is_readable else f"below {10**-SHOWN}"
@@ -113,7 +115,11 @@ class Reason:
     def __str__(self) -> str:
         if self.adds is None:
             return f"because {self.sentence}"
-        return f"speaks {'for' if self.adds > 0 else 'against'}: {self.sentence} ({self.adds:+.{SHOWN}f})"
+        return f"speaks {'for' if self.speaks_for else 'against'}: {self.sentence} ({self.adds:+.{SHOWN}f})"
+
+    @property
+    def speaks_for(self) -> bool:
+        return self.adds is None or self.adds > 0
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Conclusions:
                 text = virtual.path_rules.text(rule, self.names.relations)
             edges = (edge for edge in premises if edge[1] != NONE)
             facts = tuple((name(head), relations[relation], name(tail)) for head, relation, tail in edges)
-            yield Grounding(text, strength, support, facts)
+            yield Grounding(text, strength, support, facts, is_path=source != LOGIC)
 
 
 def _rows_of(virtual: VirtualNeighbors, head: int, relation: int, tail: int) -> Rows:

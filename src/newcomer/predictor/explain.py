@@ -14,7 +14,7 @@ from newcomer.graph import Mask
 from newcomer.predictor.answers import Chain, Evidence, Grounding, Reason, Similar, Weighed, in_logic
 from newcomer.predictor.conclusions import Conclusions, in_order
 from newcomer.predictor.fact_store import Fact, NamedComponent, Triple
-from newcomer.predictor.reasons import NOTHING, RULES, Case, added_by_each, readable, reason, without_parts
+from newcomer.predictor.reasons import NOTHING, RULES, Case, Parts, added_by_each, readable, reason, without_parts
 from newcomer.predictor.snapshot import NamedSnapshot, words_at
 from newcomer.rules.online import OnlineRules
 from newcomer.rules.statistics import frequencies
@@ -28,15 +28,15 @@ TRIES = 20  # facts that are left out in turn to find the one that an answer han
 class Query:
     """What was asked: (entity, oriented relation, ?), in which snapshot, and whom a ranking leaves out.
 
-    ``typical`` is what each feature adds to the score of the typical candidate (`newcomer.predictor.reasons`).
+    ``typical`` has the parts of the typical candidate's score (`newcomer.predictor.reasons`).
     """
 
     snapshot: NamedSnapshot
     entity: str
     relation: int
     left_out: Mask
-    typical: Mapping[str, float]
-    _concluded: dict[str, "Conclusions"] = field(default_factory=dict)  # about entities that were needed so far
+    typical: Parts
+    _concluded: dict[tuple[str, bool], "Conclusions"] = field(default_factory=dict)  # needed so far
 
     @property
     def is_about_tails(self) -> bool:
@@ -99,16 +99,17 @@ class Query:
         """The newcomers that rules may lead to from the entity, if that is new."""
         return self.snapshot.connected(self.entity)
 
-    def concluded(self, name: str) -> "Conclusions":
-        """What rules conclude of the relation about an entity."""
-        if name not in self._concluded:
+    def concluded(self, name: str, with_paths: bool) -> "Conclusions":
+        """What rules, and symmetric paths where they are asked for, conclude of the relation about an entity."""
+        if (name, with_paths) not in self._concluded:
             names, rules = self.snapshot.names, self.snapshot.engine.rules
             component = self.snapshot.component(name) if name in self.snapshot else None
-            entity = names.seen(name) if component is None else component.id(name)
-            paths = self._paths(name, component)
-            logic = rules.conclusions(component, entity, self.relation % len(names.relations), paths=paths is None)
-            self._concluded[name] = Conclusions(names, component, logic, paths)
-        return self._concluded[name]
+            entity, relation = names.seen(name) if component is None else component.id(name), self.relation
+            paths = self._paths(name, component) if with_paths else None
+            search = with_paths and paths is None
+            logic = rules.conclusions(component, entity, relation % len(names.relations), paths=search)
+            self._concluded[name, with_paths] = Conclusions(names, component, logic, paths)
+        return self._concluded[name, with_paths]
 
     def _paths(self, name: str, component: NamedComponent | None) -> VirtualNeighbors | None:
         """What was concluded when a newcomer came, where that spares another search for symmetric paths."""
@@ -133,12 +134,11 @@ class Query:
 class Explanation:
     """The reasons for one answer, and all that they rest on; as text it is the best reason in words.
 
-    Going through it gives the groundings. ``parts`` is what each feature adds to the answer's score, which is their
-    sum. There are none where the embedding alone decides (a model without ``model.ensemble``).
+    Going through it gives the groundings.
     """
 
-    def __init__(self, query: Query, answer: str, k: int, parts: Mapping[str, float]) -> None:
-        self.parts, self._query, self._answer, self._k = parts, query, answer, k
+    def __init__(self, query: Query, answer: str, k: int, parts: Parts) -> None:
+        self._query, self._answer, self._k, self._parts = query, answer, k, parts
 
     def __iter__(self) -> Iterator[Grounding]:
         return iter(self.groundings)
@@ -147,21 +147,28 @@ class Explanation:
         return len(self.groundings)
 
     def __str__(self) -> str:
-        best = self._best
-        return NOTHING if best is None else best.sentence
+        return NOTHING if self.best is None else self.best.sentence
 
     def __repr__(self) -> str:
         return f"Explanation({self._query.entity!r} and {self._answer!r})"
 
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """What each feature adds to the answer's score, which is their sum.
+
+        There are none where the embedding alone decides (a model without ``model.ensemble``).
+        """
+        return self._parts.of
+
     @cached_property
     def adds(self) -> dict[str, float]:
         """What each feature adds to the answer's score beyond the typical candidate's, most first; none as `parts`."""
-        return added_by_each(self.parts, self._query.typical)
+        return added_by_each(self._parts, self._query.typical)
 
     @property
-    def typical(self) -> float:
-        """The score of the typical candidate; with all that is added it is the answer's."""
-        return sum(self._query.typical.values())
+    def typical(self) -> float | None:
+        """The score of the typical candidate; with all that `adds` to it, it is the answer's. None as `parts`."""
+        return sum(self._query.typical.of.values()) if self.parts else None
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
@@ -172,8 +179,11 @@ class Explanation:
         return tuple(one for one in found if one is not None)
 
     @cached_property
-    def _best(self) -> Reason | None:
-        """The first reason where it speaks for the answer, found no further than its sentence needs."""
+    def best(self) -> Reason | None:
+        """The first reason, if it speaks for the answer; what it rests on is found no further than its sentence needs.
+
+        So the chains behind propagation are not looked for: that takes longer than all else together.
+        """
         if not self.parts:
             rules = self._evidence(RULES, brief=True)
             return without_parts(rules, () if readable(rules) else self.weighed)[0]
@@ -196,14 +206,18 @@ class Explanation:
         return Case(feature, adds, evidence, query.entity, in_logic([asked]), frequency, is_unobserved)
 
     def _evidence(self, feature: str, brief: bool) -> tuple[Evidence, ...]:
-        """What a feature rests on; only ``brief``ly what is found soon, or alone comes first."""
+        """What a feature rests on; if ``brief``, only what the first sentence about it needs and is found soon."""
         match feature:
             case "rules":
-                return self.groundings if not brief else () if self.strongest is None else (self.strongest,)
+                paths = not self.parts  # they are no part of an ensemble
+                if not brief:
+                    return tuple(one for one in self.groundings if paths or not one.is_path)
+                strongest = self._strongest(paths)
+                return () if strongest is None else (strongest,)
             case "embedding":
                 return self.weighed
             case "propagation":
-                return () if brief else self.chains  # to find them takes longer than all else together
+                return () if brief else self.chains
             case "similarity":
                 return self.similar
             case "linked":
@@ -213,7 +227,9 @@ class Explanation:
     @cached_property
     def groundings(self) -> tuple[Grounding, ...]:
         """The rules that infer the answer, each with its premises, strongest first."""
-        found = next(filter(None, (concluded.groundings(self._fact) for concluded in self._concluded())), ())
+        found = next(
+            filter(None, (concluded.groundings(self._fact) for concluded in self._concluded(with_paths=True))), ()
+        )
         more = tuple(counted(self._query, self._answer))
         if not more:
             return found
@@ -226,22 +242,26 @@ class Explanation:
     @cached_property
     def strongest(self) -> Grounding | None:
         """The first of the groundings, which is found sooner than all."""
+        return self._strongest(with_paths=True)
+
+    def _strongest(self, with_paths: bool) -> Grounding | None:
         if self._query.online is not None:
-            return next(iter(self.groundings), None)
-        return next(filter(None, (concluded.strongest(self._fact) for concluded in self._concluded())), None)
+            return next((one for one in self.groundings if with_paths or not one.is_path), None)
+        concluded = self._concluded(with_paths)
+        return next(filter(None, (one.strongest(self._fact) for one in concluded)), None)
 
     @property
     def _fact(self) -> Fact:
         return self._query.triple(self._answer)
 
-    def _concluded(self) -> Iterator[Conclusions]:
+    def _concluded(self, with_paths: bool) -> Iterator[Conclusions]:
         """What rules conclude about the ends of the answer: the first that has it tells why."""
         query, names = self._query, (self._query.entity, self._answer)
         new = [name for name in names if name in query.snapshot]
         if len(new) == len(names) and self._answer not in query.connected:
             return
         for name in new or names[:1]:
-            yield query.concluded(name)
+            yield query.concluded(name, with_paths)
 
     @cached_property
     def weighed(self) -> tuple[Weighed, ...]:

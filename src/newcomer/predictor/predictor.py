@@ -5,8 +5,7 @@ Everything is by name. Whoever reads sees one state of newcomers from beginning 
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from functools import cache, reduce
-from operator import add
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
@@ -22,7 +21,7 @@ from newcomer.graph import Mask, TripleArray, about_newcomers
 from newcomer.models.bundle import Bundle, read_bundle
 from newcomer.models.device import choose_device
 from newcomer.models.embedding.scorer import Scores
-from newcomer.models.ensemble import Column
+from newcomer.models.engine import Scored
 from newcomer.models.serialisation import load_engine
 from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
@@ -30,7 +29,7 @@ from newcomer.predictor.conclusions import Conclusions
 from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
 from newcomer.predictor.explain import Answer, Explanation, Query, Suggestion
 from newcomer.predictor.fact_store import FactStore, NamedComponent, Names, Stored, Triple, checked, ends_of, named
-from newcomer.predictor.reasons import typical_parts
+from newcomer.predictor.reasons import parts_of, typical_parts
 from newcomer.predictor.snapshot import NamedSnapshot, known_answers, words_at
 
 RELATIONS = 32  # oriented relations that `suggest` asks about by itself
@@ -245,8 +244,8 @@ class Predictor:
     def _suggested(self, snapshot: NamedSnapshot, entity: str, k: int, relations: Sequence[int]) -> list[Suggestion]:
         found: dict[Triple, Suggestion] = {}
         for relation in relations:
-            query, scores, parts = self._query(snapshot, entity, relation, known=False)
-            for one in self._best(query, scores, parts, k):
+            query, scored = self._query(snapshot, entity, relation, known=False)
+            for one in self._best(query, scored, k):
                 fact = self.names.words(query.triple(one.entity))
                 found.setdefault(fact, Suggestion(fact, one.score, one.probability, one.because, one.calibrated))
         return sorted(found.values(), key=lambda one: (-one.probability, -one.score, one.fact))[:k]
@@ -269,28 +268,24 @@ class Predictor:
     def _answers(self, entity: str, relation: int, k: int, known: bool) -> list[Answer]:
         return self._best(*self._query(self._snapshot, entity, relation, known), k)
 
-    def _query(
-        self, snapshot: NamedSnapshot, entity: str, relation: int, known: bool
-    ) -> tuple[Query, Scores, dict[str, Column]]:
-        """What is asked, everyone's score, and what each feature adds to it."""
-        asked = snapshot.graph, snapshot.id(entity), relation
+    def _query(self, snapshot: NamedSnapshot, entity: str, relation: int, known: bool) -> tuple[Query, Scored]:
+        identifier = snapshot.id(entity)
+        scored = self.engine.scored(snapshot.graph, identifier, relation)
         left_out = ~snapshot.graph.is_present
         if not known:
-            left_out |= known_answers(snapshot, *asked[1:])
-        parts = self.engine.parts(*asked)
-        scores = reduce(add, parts.values()) if parts else self.engine.scores(*asked)
-        return Query(snapshot, entity, relation, left_out, typical_parts(parts, ~left_out)), scores, parts
+            left_out |= known_answers(snapshot, identifier, relation)
+        return Query(snapshot, entity, relation, left_out, typical_parts(scored, ~left_out)), scored
 
-    def _best(self, query: Query, scores: Scores, parts: dict[str, Column], k: int) -> list[Answer]:
+    def _best(self, query: Query, scored: Scored, k: int) -> list[Answer]:
         if k < 1:
             raise OptionError(f"k is {shown(k)}, but must be at least 1")
-        places = best(scores, query.left_out, k)
-        probabilities = self._probabilities(query, scores, places)
+        places = best(scored.scores, query.left_out, k)
+        probabilities = self._probabilities(query, scored.scores, places)
         found = []
         for place, probability in zip(places, probabilities, strict=True):
-            name = query.snapshot.name_of(place)
-            because = Explanation(query, name, k, {feature: float(part[place]) for feature, part in parts.items()})
-            found.append(Answer(name, float(scores[place]), probability, because, self.calibration is not None))
+            name, score = query.snapshot.name_of(place), float(scored.scores[place])
+            because = Explanation(query, name, k, parts_of(scored, int(place)))
+            found.append(Answer(name, score, probability, because, self.calibration is not None))
         return found
 
     def _probabilities(self, query: Query, scores: Scores, places: npt.NDArray[np.intp]) -> list[float]:

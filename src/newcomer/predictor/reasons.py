@@ -6,7 +6,7 @@ the question. The three features that follow from rules count as one. So
 
     score of the answer = score of the typical candidate + what each feature adds
 
-and what a feature adds is by how much the score would be lower if the answer were like others in it.
+and what a feature adds is by how much the score would be lower if the answer were typical in it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.graph import Mask
+from newcomer.models.engine import Scored
 from newcomer.models.ensemble import Column
 from newcomer.predictor.answers import SHOWN, Evidence, Reason, in_logic
 
 RULES = "rules"
 ONE_FEATURE = {"rule_rank": RULES, "rule_confidence": RULES, "rule_odds": RULES}  # one kind of evidence behind them
-COMPARED = 20_000  # candidates that the typical one is the median of; of more an evenly spread part
+COMPARED = 4096  # entities that stand for all where there are more: those at even distances
 WEIGHED = 3  # facts that are named of those that the encoder weighs
 NOTHING = "nothing speaks for it more than for a typical candidate"
 
@@ -41,24 +42,46 @@ class Case(NamedTuple):
         return self.adds > 0
 
 
-def typical_parts(parts: Mapping[str, Column], candidates: Mask) -> dict[str, float]:
-    """What each feature, those of rules as one, adds to the score of the typical candidate."""
-    places = np.flatnonzero(candidates)
-    if len(places) == 0 or not parts:
-        return {}
-    chosen = places[:: -(-len(places) // COMPARED)]
-    found: dict[str, Column] = {}
-    for feature, part in parts.items():
-        name, column = ONE_FEATURE.get(feature, feature), part[chosen]
-        found[name] = found[name] + column if name in found else column
-    return {name: float(np.median(column)) for name, column in found.items()}
+class Parts(NamedTuple):
+    """What each feature adds to a candidate's score, and whether a rule infers it; nothing without an ensemble."""
+
+    of: Mapping[str, float]
+    is_inferred: bool
 
 
-def added_by_each(parts: Mapping[str, float], typical: Mapping[str, float]) -> dict[str, float]:
-    """What each feature adds to an answer beyond the typical candidate; what adds most comes first."""
-    added = {name: -part for name, part in typical.items()}
-    for feature, part in parts.items():
+def parts_of(scored: Scored, place: int) -> Parts:
+    """Those of one candidate."""
+    is_inferred = scored.is_inferred is not None and bool(scored.is_inferred[place])
+    return Parts({feature: float(part[place]) for feature, part in scored.parts.items()}, is_inferred)
+
+
+def typical_parts(scored: Scored, candidates: Mask) -> Parts:
+    """Those of the typical candidate, rules as one feature."""
+    step = -(-len(candidates) // COMPARED)
+    kept = candidates[::step]
+    if not kept.any():
+        step, kept = 1, candidates
+    if scored.is_inferred is None or not kept.any():
+        return Parts({}, False)
+    columns: dict[str, Column] = {}
+    for feature, part in scored.parts.items():
+        name, column = ONE_FEATURE.get(feature, feature), part[::step][kept]
+        columns[name] = columns[name] + column if name in columns else column
+    medians = {name: float(np.median(column)) for name, column in columns.items()}
+    return Parts(medians, bool(scored.is_inferred[::step][kept].mean() > 0.5))
+
+
+def added_by_each(own: Parts, typical: Parts) -> dict[str, float]:
+    """What each feature adds to an answer beyond the typical candidate; what adds most comes first.
+
+    Where rules infer neither, what they add is not theirs: all whom no rule infers are alike to them, but for the
+    weights of who is linked, and for frequency, which breaks ties.
+    """
+    added = {name: -part for name, part in typical.of.items()}
+    for feature, part in own.of.items():
         added[ONE_FEATURE.get(feature, feature)] += part
+    if added and not own.is_inferred and not typical.is_inferred:
+        added["linked" if own.of["linked"] else "frequency"] += added.pop(RULES)
     return dict(sorted(added.items(), key=lambda one: -one[1]))
 
 
@@ -91,15 +114,13 @@ def _of_rules(case: Case) -> str:
         return str(shown[0]) if case.is_for else f"what rules say of it counts for less: {shown[0]}"
     if case.evidence:
         return f"only rules infer it that are hardly ever right (confidence below {0.5 * 10**-SHOWN})"
-    if case.is_for:
-        return "no rule infers it, but of those whom none infers it is a frequent answer"
     return "no rule infers it"
 
 
 def _of_embedding(case: Case) -> str:
     facts = ", ".join(str(one) for one in readable(case.evidence)[:WEIGHED])
     fits = f"its vector fits that of {case.entity}" if case.is_for else f"its vector does not fit that of {case.entity}"
-    return f"{fits}, in which most attention is given to {facts}" if facts else fits
+    return f"{fits}, which rests most on {facts}" if facts else fits
 
 
 def _of_propagation(case: Case) -> str:
