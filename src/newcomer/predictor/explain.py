@@ -202,7 +202,7 @@ class Explanation:
         head, relation, tail = query.snapshot.names.words(query.triple(self._answer))
         asked = (UNNAMED, relation, tail) if query.is_about_tails else (head, relation, UNNAMED)
         is_unobserved = bool(overlay.is_unobserved[place])
-        evidence = self._evidence(feature, brief)
+        evidence = self._evidence(feature, brief or adds < 0)
         return Case(feature, adds, evidence, query.entity, in_logic([asked]), frequency, is_unobserved)
 
     def _evidence(self, feature: str, brief: bool) -> tuple[Evidence, ...]:
