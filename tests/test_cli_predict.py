@@ -24,7 +24,7 @@ from newcomer.errors import OptionError
 from newcomer.models import device
 from newcomer.models.bundle import write_bundle
 from newcomer.models.propagation.scorer import PropagationScorer
-from newcomer.predictor import NewcomerBatches, Predictor, load, predictor
+from newcomer.predictor import Explanation, NewcomerBatches, Predictor, load, predictor
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, settings, world
@@ -87,7 +87,11 @@ def test_heads_are_asked_for_along_the_relation(made):
 
 def test_tables_name_question_answer_and_reason(made):
     done = call("predict", "model", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", cwd=made)
-    assert done.returncode == 0 and "citizen_of(zoe, ?)" in done.stdout and "because" in done.stdout
+    model = load(made / "model")
+    model.add(FACTS)
+    best, told = model.tails("zoe", "citizen_of", k=1)[0], " ".join(done.stdout.split())
+    assert done.returncode == 0 and told.startswith("citizen_of(zoe, ?) answer probability reason")
+    assert f" {best.entity} {best.probability:.2f} {best.because}" in told and "; rule " in str(best.because)
 
 
 def test_seen_entities_can_be_asked_about_without_any_facts(made):
@@ -113,8 +117,8 @@ def test_reasons_are_given_in_words(made):
     done = call("explain", "model", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", cwd=made)
     assert done.returncode == 0
     assert "citizen_of(zoe, land1), probability" in done.stdout
-    assert "because lives_in(zoe, city1) and city_in(city1, land1); rule " in done.stdout
-    assert "the encoder gave most attention to " in done.stdout
+    assert "  speaks for: lives_in(zoe, city1) and city_in(city1, land1); rule " in done.stdout
+    assert "its vector fits that of zoe, which rests most on " in done.stdout and "  speaks against: " in done.stdout
 
 
 @pytest.mark.parametrize("ending", ["parquet", "tsv", "npy"])
@@ -606,8 +610,25 @@ def test_explained_lines_have_all_that_the_words_have(made):
     assert f"citizen_of(zoe, {line['answer']}), probability {line['probability']:.2f}" in told
     assert line["because"][0]["rule"] in told and f"({line['weighed'][0]['share']:.0%})" in told
     assert ("it would not be among the first 1" in told) == (line["without"] is not None)
-    parts = ", ".join(f"{voice} {part:+.2f}" for voice, part in line["parts"].items() if abs(part) > 0.005)
-    assert len(line["parts"]) == 7 and f"  score {line['score']:.2f} = {parts}\n" in told
+    assert len(line["parts"]) == 7 and sum(line["parts"].values()) == pytest.approx(line["score"], abs=1e-5)
+    assert f"  score {line['score']:.2f}, that of a typical candidate {line['typical']:.2f}; " in told
+    adds = [reason["adds"] for reason in line["reasons"]]
+    assert sum(adds) == pytest.approx(line["score"] - line["typical"], abs=0.02)
+    assert adds == sorted(adds, reverse=True) and adds[0] > 0 > adds[-1]
+    said = [
+        f"  speaks {'for' if one['adds'] > 0 else 'against'}: {one['sentence']} ({one['adds']:+.2f})"
+        for one in line["reasons"]
+    ]
+    assert [text for text in told.splitlines() if " speaks " in text] == said
+    assert told.count("    also ") == min(len(line["because"]), 5) - 1
+
+
+def test_where_nothing_speaks_for_an_answer_that_is_said(made, monkeypatch):
+    monkeypatch.setattr(Explanation, "adds", {"embedding": -1.5, "rules": 0.0})
+    words = ("explain", "model", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", "--top", "1")
+    told = [line.strip() for line in call(*words, cwd=made).stdout.splitlines()]
+    assert told[2] == "nothing speaks for it more than for a typical candidate"
+    assert told[3].startswith("speaks against: its vector does not fit that of zoe")
 
 
 def test_similar_answers_are_given_in_words_and_as_json(made):
@@ -616,26 +637,33 @@ def test_similar_answers_are_given_in_words_and_as_json(made):
     write_bundle(made / "hearing", heard)
     words = ("explain", "hearing", "--facts", "new.tsv", "--entity", "zoe", "--relation", "knows", "--top", "20")
     told, found = call(*words, cwd=made).stdout, lines(call(*words, "--json", cwd=made).stdout)
-    alike = [one for line in found for one in line["similar"][:2]]
+    for line in found:
+        line["adds"] = {reason["feature"]: reason["adds"] for reason in line["reasons"]}
+    alike = [one for line in found if line["adds"].get("similarity", 0) > 0 for one in line["similar"][:2]]
     assert alike
     for one in alike:
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"][:2])
         share = f"({one['share']:.0%} of the similarity)"
-        assert f"  similar to {one['answer']}, a known answer: {facts} {share}\n" in told
+        assert f"speaks for: similar to {one['answer']}, a known answer: {facts} {share} (+" in told
 
 
 def test_chains_to_an_answer_are_given_in_words_and_as_json_where_reasons_are_asked_for(made, monkeypatch):
     dataset = world()
     changes = (*FOLDED, "model.ensemble=yes", "model.propagation=yes", "training.propagation_steps=6")
     write_bundle(made / "paths", fit(dataset, settings(*changes), threads=1).bundle(dataset))
-    asked = ("paths", "--facts", "new.tsv", "--entity", "zoe", "--relation", "knows", "--top", "10")
+    asked = ("paths", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", "--top", "10")
     told = call("explain", *asked, cwd=made).stdout
-    found = [one for line in lines(call("explain", *asked, "--json", cwd=made).stdout) for one in line["chains"]]
-    assert found and told.count("  connected by ") == len(found)
+    connected = [
+        line
+        for line in lines(call("explain", *asked, "--json", cwd=made).stdout)
+        if any(reason["feature"] == "propagation" and reason["adds"] > 0 for reason in line["reasons"])
+    ]
+    found = [one for line in connected for one in line["chains"] if one["loss"] >= 0.005]
+    assert found and told.count("connected by ") == len(found) and "also connected by " in told
     for one in found:
         facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in one["facts"])
         lower = f"without this chain its log share by propagation would be {one['loss']:.2f} lower"
-        assert f"  connected by {facts}; {lower}\n" in told
+        assert f" connected by {facts}; {lower}" in told
     monkeypatch.setattr(PropagationScorer, "chains", None)  # it takes its time, so nobody else asks for it
     assert call("predict", *asked, "--json", cwd=made).returncode == 0
     assert call("suggest", *asked[:5], cwd=made).returncode == 0

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import complaint
 from newcomer.predictor import Predictor
-from newcomer.predictor.draw import MOST, Scene, draw, scene
+from newcomer.predictor.draw import ANSWER, KNOWN, MOST, VIRTUAL, Scene, draw, scene
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import settings, world
@@ -29,7 +29,6 @@ def test_a_scene_has_the_facts_the_inferred_and_the_best_of_the_rest(model):
     neighbors = {one.fact: one for one in model.neighbors("zoe") if one.virtual}
     answers = {edge.fact for edge in found.answers}
     assert {edge.fact for edge in found.virtual} == set(neighbors) - answers
-    assert all(edge.virtual == (edge.fact in neighbors) for edge in found.answers)
     others = [fact[2] if fact[0] == "zoe" else fact[0] for fact in (edge.fact for edge in found.answers)]
     assert len(set(others)) == len(others) == 3 and not {"city1", "p03", "yan"} & set(others)
     suggested = [one for one in model.suggest("zoe", 30) if one.fact in answers]
@@ -43,11 +42,13 @@ def test_what_there_is_no_room_for_is_counted(model):
     assert len(found.known) == MOST and found.more[0] == 3
 
 
-def test_reasons_are_those_of_the_model(model):
+def test_reasons_are_the_best_ones(model):
     found = scene(model, "zoe", top=3)
-    told = {one.fact: one.because.groundings for one in model.suggest("zoe", 30)}
-    assert any(edge.because is not None for edge in found.answers)
-    assert all(edge.because == (told[edge.fact][0] if told[edge.fact] else None) for edge in found.answers)
+    told = {one.fact: one.because for one in model.suggest("zoe", 30)}
+    [home] = [edge for edge in found.answers if edge.fact == ("zoe", "citizen_of", "land1")]
+    assert home.because == "because zoe lives_in city1 and city1 city_in land1"
+    others = [edge for edge in found.answers if told[edge.fact].reasons[0].feature != "rules"]
+    assert others and all(edge.because == str(told[edge.fact]) for edge in others)
 
 
 def drawn_texts(found: Scene, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
@@ -78,6 +79,25 @@ def test_no_text_lies_over_another_or_leaves_the_picture(model, entity, tmp_path
     for place, (text, extent) in enumerate(texts):
         assert not any(extent.overlaps(other) for _, other in texts[:place]), text
         assert extent.x0 >= 0 and extent.y0 >= 0, text
+
+
+def test_every_kind_of_line_is_explained_and_has_a_look_of_its_own(model, tmp_path, monkeypatch):
+    from matplotlib.patches import FancyArrowPatch
+
+    looks: list[tuple[object, str]] = []
+    made = FancyArrowPatch.__init__
+
+    def noted(arrow: FancyArrowPatch, *arguments: object, **options: object) -> None:
+        looks.append((options["color"], str(options["linestyle"])))
+        made(arrow, *arguments, **options)
+
+    monkeypatch.setattr(FancyArrowPatch, "__init__", noted)
+    found = scene(model, "zoe")
+    assert any(edge.fact in {one.fact for one in model.neighbors("zoe") if one.virtual} for edge in found.answers)
+    texts = [text for text, _ in drawn_texts(found, tmp_path / "a.png", monkeypatch)]
+    assert {style.meaning for style in (KNOWN, VIRTUAL, ANSWER)} <= set(texts)
+    counts = [looks.count((style.colour, str(style.dashes))) for style in (KNOWN, VIRTUAL, ANSWER)]
+    assert counts == [1 + len(part) for part in (found.known, found.virtual, found.answers)]
 
 
 def test_long_names_are_cut_and_signs_are_plain(model, tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from newcomer.predictor import Answer, Predictor, Suggestion
 
 ASKED = "?"
-REASONS = 5  # groundings that are printed for an answer
+LISTED = {"rules": 5, "propagation": 3, "similarity": 2}  # what is printed of a feature's evidence
 MOST_SIMILAR = 10  # known answers that a line of JSON names
 
 
@@ -205,7 +205,7 @@ def explain(
     kept: Kept,
     newcomers: NewcomerFacts,
 ) -> None:
-    """The best answers in words: rules with their premises, the facts with most weight, and the one that decides."""
+    """The best answers, what speaks for and against each, most first, and the fact that decides."""
     newcomers.check(wanted.file)
     queries = _queries(wanted, run, newcomers)
     found = (one for model, query in queries for one in query.found(model, top, kept))
@@ -264,25 +264,16 @@ def _in_full(about: dict[str, Any], answer: "Answer | Suggestion") -> dict[str, 
 
 def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
     because = answer.because
-    if because.parts:
-        shown = {feature: f"{part:+.2f}" for feature, part in because.parts.items()}
-        parts = ", ".join(f"{feature} {part}" for feature, part in shown.items() if float(part))
-        yield f"score {answer.score:.2f} = {parts}"
-    for grounding in because.groundings[:REASONS]:
-        yield f"because {grounding}"
-    if len(because) > REASONS:
-        yield f"and by {len(because) - REASONS:,} weaker groundings"
-    if not because.groundings:
-        yield "no rule infers it"
-    for chain in because.chains:
-        facts = " and ".join(in_words(fact) for fact in chain.facts)
-        yield f"connected by {facts}; without this chain its log share by propagation would be {chain.loss:.2f} lower"
-    weighed = [f"{in_words(one.fact)} ({one.share:.0%})" for one in because.weighed[:3]]
-    if weighed:
-        yield f"the encoder gave most attention to {', '.join(weighed)}"
-    for one in because.similar[:2]:
-        shared = " and ".join(in_words(fact) for fact in one.facts[:2])
-        yield f"similar to {one.answer}, a known answer: {shared} ({one.share:.0%} of the similarity)"
+    if because.typical is not None:
+        yield f"score {answer.score:.2f}, that of a typical candidate {because.typical:.2f}; what makes the difference:"
+    if not any(reason.speaks_for for reason in because.reasons):
+        yield str(because)
+    for reason in because.reasons:
+        yield str(reason)
+        listed = LISTED.get(reason.feature, 1)
+        yield from (f"  also {one}" for one in reason.evidence[1:listed])
+        if reason.feature == "rules" and len(reason.evidence) > listed:
+            yield f"  and {len(reason.evidence) - listed:,} weaker groundings"
     if because.without is not None:
         yield f"without {in_words(because.without)} it would not be among the first {top}"
 
@@ -351,7 +342,7 @@ def draw(
     *,
     newcomers: NewcomerFacts,
 ) -> None:
-    """Draw an entity: known facts solid, virtual neighbours dashed, likely answers highlighted."""
+    """Draw an entity: its known facts, its virtual neighbours, and likely answers with their probability."""
     from newcomer.data.plots import need_matplotlib
     from newcomer.predictor.draw import draw as draw_scene
     from newcomer.predictor.draw import scene

@@ -30,10 +30,13 @@ class Question:
 
     entity: int
     relation: int
-    scores: Scores
-    confidence: Floats | None  # of the best rule for each candidate
+    scored: Scored
     known: Ids
     left_out: Mask  # who is not there, and the known answers
+
+    @property
+    def scores(self) -> Scores:
+        return self.scored.scores
 
     def evidence(self, places: Places) -> Floats:
         """(places, 2): see `newcomer.evaluation.calibration`; a known answer as if it were not known."""
@@ -49,9 +52,9 @@ class Question:
 
     def rule_odds(self, places: Places) -> Floats:
         """(places,): log odds of the best rule's confidence."""
-        if self.confidence is None:
+        if self.scored.confidence is None:
             return np.full(len(places), RULELESS)
-        found = self.confidence[places].astype(np.float64).clip(UNKNOWN, 1 - UNKNOWN)
+        found = self.scored.confidence[places].astype(np.float64).clip(UNKNOWN, 1 - UNKNOWN)
         return np.asarray(np.log(found) - np.log1p(-found))
 
 
@@ -69,11 +72,15 @@ class Questions:
 
     def ask(self, entity: int, relation: int, scored: Scored | None = None) -> Question:
         """A question, scored now unless that was done before."""
-        known, left_out = self.overlay.all_answers(entity, relation), ~self.snapshot.is_present
-        left_out[known] = True
-        return Question(
-            entity, relation, *(scored or self.engine.scored(self.snapshot, entity, relation)), known, left_out
-        )
+        known, left_out = self.overlay.all_answers(entity, relation), self.left_out(entity, relation)
+        scored = scored or self.engine.scored(self.snapshot, entity, relation)
+        return Question(entity, relation, scored, known, left_out)
+
+    def left_out(self, entity: int, relation: int) -> Mask:
+        """(entities,): who is no candidate."""
+        mask: Mask = ~self.snapshot.is_present
+        mask[self.overlay.all_answers(entity, relation)] = True
+        return mask
 
     def applies(self, entity: int) -> Floats:
         """(2 relations, EVIDENCE): what is known of whether each relation applies to an entity."""
@@ -146,13 +153,13 @@ class Prober:
         """That the answers are facts."""
         found = self.from_entity(question, places)
         for number in np.flatnonzero(self.questions.asked_from_answer(question, places)).tolist():
-            other = self.questions.ask(int(places[number]), self.questions.inverse(question.relation))
-            found[number] = self.from_entity(other, np.array([question.entity]))[0]
+            found[number] = self.from_answer(question.entity, question.relation, int(places[number]))
         return found
 
-    def probability(self, question: Question, place: int) -> float:
-        """The same of one answer."""
-        return float(self.probabilities(question, np.array([place]))[0])
+    def from_answer(self, entity: int, relation: int, answer: int) -> float:
+        """The same of one answer, asked from its end."""
+        other = self.questions.ask(answer, self.questions.inverse(relation))
+        return float(self.from_entity(other, np.array([entity]))[0])
 
     def if_any(self, question: Question, places: Places) -> Probabilities:
         """That the answers are right if there is an answer that is not known."""
@@ -178,11 +185,14 @@ class Prober:
 
 
 class Likely(NamedTuple):
-    """A fact that is likely missing: an answer to a question, and how probable it is."""
+    """A fact that is likely missing: an answer to a question along an oriented relation, and its figures."""
 
-    probability: float
-    question: Question
+    relation: int
     place: int
+    score: float
+    probability: float
+    if_any: float
+    from_answer: bool  # whether the fact is asked about from the end of the answer
 
 
 def likeliest(
@@ -190,24 +200,34 @@ def likeliest(
 ) -> list[Likely]:
     """The k facts of an entity that are most likely missing, by probability; each once.
 
-    The likeliest as asked from the entity are asked about from the end that counts.
+    Facts that are asked about from their other end are, if they are among the likeliest as asked from this one.
     """
-    found: list[Likely] = []
-    for relation in relations:
-        question = prober.questions.ask(entity, relation)
-        left_out = question.left_out if allowed is None else question.left_out | ~allowed
-        places = best(question.scores, left_out, k)
-        rows = zip(prober.from_entity(question, places).tolist(), places.tolist(), strict=True)
-        found += (Likely(probability, question, place) for probability, place in rows)
-    found.sort(key=_order)
+    found: dict[tuple[int, int], Likely] = {}
     size = prober.questions.profiles.num_relations
-    distinct = {
-        (one.place, one.question.relation % (size if one.place == entity else 2 * size)): one for one in found[::-1]
-    }
-    considered = sorted(distinct.values(), key=_order)[: k + CONSIDERED]
-    asked = (one._replace(probability=prober.probability(one.question, one.place)) for one in considered)
+    for relation in relations:
+        for one in _best(prober, prober.questions.ask(entity, relation), k, allowed):
+            key = one.place, relation % (size if one.place == entity else 2 * size)
+            found.setdefault(key, one)
+    considered = sorted(found.values(), key=_order)[: k + CONSIDERED]
+    asked = (
+        one._replace(probability=prober.from_answer(entity, one.relation, one.place)) if one.from_answer else one
+        for one in considered
+    )
     return sorted(asked, key=_order)[:k]
 
 
+def _best(prober: Prober, question: Question, k: int, allowed: Mask | None) -> list[Likely]:
+    """The best answers to one question, with probabilities as asked from the entity."""
+    places = best(question.scores, question.left_out if allowed is None else question.left_out | ~allowed, k)
+    columns = (
+        places.tolist(),
+        question.scores[places].tolist(),
+        prober.from_entity(question, places).tolist(),
+        prober.if_any(question, places).tolist(),
+        prober.questions.asked_from_answer(question, places).tolist(),
+    )
+    return [Likely(question.relation, *row) for row in zip(*columns, strict=True)]
+
+
 def _order(one: Likely) -> tuple[float, float, int, int]:
-    return -one.probability, -float(one.question.scores[one.place]), one.question.relation, one.place
+    return -one.probability, -one.score, one.relation, one.place

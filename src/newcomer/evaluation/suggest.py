@@ -30,7 +30,6 @@ from newcomer.evaluation.stored import calibration_of
 from newcomer.evaluation.suggestions import RELATIONS, asked_newcomers, mask_facts
 from newcomer.graph import Graph, Ids, Mask, Offsets
 from newcomer.models.device import limited_threads
-from newcomer.models.engine import Scored
 from newcomer.rules.statistics import GraphSignals, graph_signals
 
 SHOWN, FIRST = 20, 10  # suggestions about a newcomer, and those that are measured apart
@@ -122,10 +121,10 @@ def _asked(
         missing = _missing(scorer, true, newcomer)
         for name, listed in _lists(prober, newcomer, relations):
             for place, one in enumerate(listed):
-                relation = one.question.relation
+                relation = one.relation
                 if relation not in functional:
                     functional[relation] = profiles.share_with_more(relation, 1) <= FUNCTIONAL
-                second = functional[relation] and len(one.question.known) > 0
+                second = functional[relation] and len(questions.overlay.all_answers(newcomer, relation)) > 0
                 right = (relation, one.place) in missing
                 rows[name].append((newcomer, relation, one.place, place, one.probability, right, second))
         if progress is not None:
@@ -162,12 +161,11 @@ def _by(
     found = []
     for relation, one in signals:
         likely = probability(one)
-        question = questions.ask(newcomer, relation, Scored(likely.astype(np.float32), None))
-        found += [
-            Likely(float(likely[place]), question, int(place)) for place in best(likely, question.left_out, SHOWN)
-        ]
-    found.sort(key=lambda one: (-one.probability, one.question.relation, one.place))
-    return found[:SHOWN]
+        places = best(likely, questions.left_out(newcomer, relation), SHOWN).tolist()
+        for place in places:
+            value = float(likely[place])
+            found.append(Likely(relation, place, value, value, value, from_answer=False))
+    return sorted(found, key=lambda one: (-one.probability, one.relation, one.place))[:SHOWN]
 
 
 def suggestion_figures(test: SuggestionTest, suggested: Suggested) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from newcomer.models.embedding.graph_tensors import GraphTensors
 from newcomer.models.embedding.model import Model
 from newcomer.models.embedding.newcomers import Component, EncodedComponent, NewcomerEncoder
 from newcomer.models.embedding.scorer import EmbeddingScorer, Members, Scores, Snapshot
-from newcomer.models.ensemble import Column, Signals, Weights, ensemble_scores, feature_names, parts
+from newcomer.models.ensemble import Column, Signals, Weights, added_up, ensemble_scores, feature_names, parts
 from newcomer.models.propagation.network import Propagation
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.models.rule_engine import RuleEngine
@@ -68,10 +68,15 @@ class TrainedModel:
 
 
 class Scored(NamedTuple):
-    """Of one query, (entities,) each: scores, and the smoothed confidence of the best rule where rules are asked."""
+    """Everyone as an answer to a query; (entities,) each.
+
+    ``confidence`` is that of the best rule, smoothed and 0 of whom none infers, ``parts`` what each feature adds to the
+    scores; there is neither where the embedding alone decides.
+    """
 
     scores: Scores
     confidence: Floats | None
+    parts: dict[str, Column]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,23 +170,21 @@ class InferenceEngine:
         return ensemble_scores(self.signals(snapshot, entity, relation), self.model.weights)
 
     def scored(self, snapshot: Snapshot, entity: int, relation: int) -> Scored:
-        """The same, with what rules say."""
-        return self.scored_many(snapshot, np.array([entity], dtype=np.int32), np.array([relation], dtype=np.int32))[0]
+        """The scores, and what they are made of."""
+        if self.model.weights is None:
+            return Scored(self.embedding.scores(snapshot, entity, relation), None, {})
+        signals = self.signals(snapshot, entity, relation)
+        found = dict(zip(self.feature_names, parts(signals, self.model.weights), strict=True))
+        return Scored(added_up(found.values()), signals.rules.confidence, found)
 
     def scored_many(self, snapshot: Snapshot, entities: Ids, relations: Ids) -> list[Scored]:
-        """The same, for many queries on as many threads as there are."""
-        if self.model.weights is None:
+        """The same of many queries on as many threads as there are, without the parts."""
+        weights = self.model.weights
+        if weights is None:
             queries = zip(entities.tolist(), relations.tolist(), strict=True)
-            return [Scored(self.embedding.scores(snapshot, *query), None) for query in queries]
-        found, weights = self.signals_of_many(snapshot, entities, relations), self.model.weights
-        return [Scored(ensemble_scores(one, weights), one.rules.confidence) for one in found]
-
-    def parts(self, snapshot: Snapshot, entity: int, relation: int) -> dict[str, Column]:
-        """(entities,) each: what every feature adds to the scores; none where the embedding alone decides."""
-        if self.model.weights is None:
-            return {}
-        found = parts(self.signals(snapshot, entity, relation), self.model.weights)
-        return dict(zip(self.feature_names, found, strict=True))
+            return [self.scored(snapshot, *query) for query in queries]
+        found = self.signals_of_many(snapshot, entities, relations)
+        return [Scored(ensemble_scores(one, weights), one.rules.confidence, {}) for one in found]
 
     def triple_score(self, snapshot: Snapshot, head: int, relation: int, tail: int) -> float:
         """The score of one triple: by the ensemble as an answer among all, else by itself."""

@@ -19,7 +19,9 @@ learned on held-out newcomers (`newcomer.training.ensemble`). Since the score is
 is known exactly.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -140,8 +142,13 @@ def parts(signals: Signals, weights: Weights) -> Iterator[Column]:
 
 
 def ensemble_scores(signals: Signals, weights: Weights) -> Column:
-    """(entities,): the parts, added up in their order."""
-    return sum(parts(signals, weights), start=np.zeros(len(signals.embedding), dtype=np.float32))
+    """(entities,): the parts, added up."""
+    return added_up(parts(signals, weights))
+
+
+def added_up(columns: Iterable[Column]) -> Column:
+    """(entities,): the sum of all, in their order."""
+    return reduce(add, columns)
 
 
 FEATURES: dict[str, Feature] = {

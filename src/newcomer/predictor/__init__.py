@@ -1,6 +1,6 @@
 """A trained model at work: newcomers are added by their facts, embedded, asked about and explained."""
 
-from newcomer.predictor.answers import Added, Chain, Grounding, Neighbor, Verdict, Weighed
+from newcomer.predictor.answers import Added, Chain, Grounding, Neighbor, Reason, Similar, Verdict, Weighed
 from newcomer.predictor.batching import NewcomerBatch, NewcomerBatches, NewcomerStream, check_relations
 from newcomer.predictor.confidence import Confidence, Lesson
 from newcomer.predictor.explain import Answer, Explanation, Suggestion
@@ -21,6 +21,8 @@ __all__ = [
     "NewcomerBatches",
     "NewcomerStream",
     "Predictor",
+    "Reason",
+    "Similar",
     "Suggestion",
     "Verdict",
     "Weighed",

@@ -6,6 +6,14 @@ from typing import Any
 
 from newcomer.predictor.fact_store import Triple
 
+SHOWN = 2  # digits of a confidence, and of what a feature adds, that a reader sees
+SHARED = 2  # facts that are named of those that similar answers share
+
+
+def in_logic(facts: Iterable[Triple]) -> str:
+    """Facts as logic writes them."""
+    return " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in facts)
+
 
 def plain(value: Any) -> Any:
     """A value as JSON can hold it: numbers, texts, None, lists and dictionaries of them."""
@@ -37,7 +45,8 @@ class Grounding(Plain):
     """A rule that infers something, and the facts it does so from.
 
     Rules were mined from the observed graph. That of a relation which was seldom observed is ``counted`` over all that
-    is known when the question is asked.
+    is known when the question is asked. A symmetric path (``is_path``) may add virtual neighbours, and is no part of an
+    ensemble's score.
     """
 
     rule: str
@@ -45,11 +54,17 @@ class Grounding(Plain):
     support: int
     premises: tuple[Triple, ...]
     counted: bool = False
+    is_path: bool = False
 
     def __str__(self) -> str:
-        facts = " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in self.premises)
-        text = f"{facts}; rule {self.rule}, confidence {self.confidence:.2f}, support {self.support:,}"
+        confidence = f"{self.confidence:.{SHOWN}f}" if self.is_readable else f"below {10**-SHOWN}"
+        text = f"{in_logic(self.premises)}; rule {self.rule}, confidence {confidence}, support {self.support:,}"
         return text + " (newcomers' facts counted, too)" * self.counted
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a reader would see a confidence above zero; a rule of less is no reason."""
+        return round(self.confidence, SHOWN) > 0
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,14 @@ class Weighed(Plain):
     fact: Triple
     share: float
 
+    def __str__(self) -> str:
+        return f"{in_logic([self.fact])} ({self.share:.0%})"
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a reader would see a share above zero."""
+        return round(self.share, 2) > 0
+
 
 @dataclass(frozen=True)
 class Similar(Plain):
@@ -67,6 +90,15 @@ class Similar(Plain):
     answer: str
     share: float
     facts: tuple[Triple, ...]  # those that fewest others have first
+
+    def __str__(self) -> str:
+        facts = in_logic(self.facts[:SHARED])
+        return f"similar to {self.answer}, a known answer: {facts} ({self.share:.0%} of the similarity)"
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a reader would see a share above zero."""
+        return round(self.share, 2) > 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +110,42 @@ class Chain(Plain):
 
     facts: tuple[Triple, ...]
     loss: float
+
+    def __str__(self) -> str:
+        lower = f"without this chain its log share by propagation would be {self.loss:.{SHOWN}f} lower"
+        return f"connected by {in_logic(self.facts)}; {lower}"
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a reader would see a loss above zero."""
+        return round(self.loss, SHOWN) > 0
+
+
+Evidence = Grounding | Weighed | Similar | Chain | Triple
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What one feature says for or against an answer.
+
+    ``adds`` is how much more of the score the answer has from the feature than a typical candidate: one that has of
+    every feature the median over all candidates. It is None where the embedding alone decides, which has no parts.
+    ``evidence`` is what the sentence is about, the strongest first; the sentence names the first or a few.
+    """
+
+    feature: str
+    adds: float | None
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+
+    def __str__(self) -> str:
+        if self.adds is None:
+            return f"because {self.sentence}"
+        return f"speaks {'for' if self.speaks_for else 'against'}: {self.sentence} ({self.adds:+.{SHOWN}f})"
+
+    @property
+    def speaks_for(self) -> bool:
+        return self.adds is None or self.adds > 0
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,38 @@
-"""Why an answer is given: rules that infer it, facts that weighed most, and the fact without which it would not be.
+"""Why an answer is given: the reasons for and against it, and the fact without which it would not be.
 
 All of it is found when it is looked at, in the state of newcomers in which the question was asked.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from newcomer.graph import UNKNOWN, Mask
-from newcomer.models.ensemble import Column
-from newcomer.predictor.answers import Chain, Grounding, Plain, Similar, Weighed, plain
-from newcomer.predictor.fact_store import Fact, NamedComponent, NamedSnapshot, Names, Triple, words_at
+from newcomer.graph import Mask
+from newcomer.models.engine import Scored
+from newcomer.predictor.answers import Chain, Evidence, Grounding, Plain, Reason, Similar, Weighed, in_logic, plain
+from newcomer.predictor.conclusions import Conclusions, in_order
+from newcomer.predictor.fact_store import Fact, NamedComponent, NamedSnapshot, Triple, words_at
+from newcomer.predictor.reasons import (
+    NOTHING,
+    RULES,
+    Case,
+    Parts,
+    added_by_each,
+    parts_of,
+    readable,
+    reason,
+    typical_parts,
+    without_parts,
+)
 from newcomer.rules.ranking import OnlineRules
-from newcomer.rules.rule import NONE
-from newcomer.rules.virtual_neighbors import LOGIC, PATH, VirtualNeighbors
+from newcomer.rules.statistics import frequencies
+from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
-Rows = npt.NDArray[np.int64]  # of all groundings
-SHOWN = 2  # digits of a confidence that a reader sees
+UNNAMED = "?"  # stands for the entity asked about, where a fact of anyone is meant
 TRIES = 20  # facts that are left out in turn to find the one that an answer hangs on
 
 
@@ -33,13 +44,16 @@ class Query:
     entity: str
     relation: int
     left_out: Mask
-    _concluded: dict[str, "Conclusions"] = field(default_factory=dict)  # about entities that were needed so far
+    _concluded: dict[tuple[str, bool], "Conclusions"] = field(default_factory=dict)  # needed so far
+
+    @property
+    def is_about_tails(self) -> bool:
+        return self.relation < len(self.snapshot.names.relations)
 
     def triple(self, answer: str) -> Fact:
         """The fact that an answer states."""
-        size = len(self.snapshot.names.relations)
-        ends = (self.entity, answer) if self.relation < size else (answer, self.entity)
-        return ends[0], self.relation % size, ends[1]
+        ends = (self.entity, answer) if self.is_about_tails else (answer, self.entity)
+        return ends[0], self.relation % len(self.snapshot.names.relations), ends[1]
 
     def finds(self, answer: str, k: int, snapshot: NamedSnapshot) -> bool:
         """Whether an answer is among the first k in another snapshot, of the candidates of this query."""
@@ -58,6 +72,16 @@ class Query:
         better[:place] |= scores[:place] == scores[place]  # of equals the first counts as better
         mask[place] = False
         return int((better & ~mask).sum()) < k
+
+    @cached_property
+    def scored(self) -> Scored:
+        """The scores of all candidates, and what they are made of."""
+        return self.snapshot.engine.scored(self.snapshot.graph, *self.ids)
+
+    @cached_property
+    def typical(self) -> Parts:
+        """The parts of the typical candidate's score (`newcomer.predictor.reasons`)."""
+        return typical_parts(self.scored, ~self.left_out)
 
     @cached_property
     def weighed(self) -> tuple[Weighed, ...]:
@@ -84,11 +108,6 @@ class Query:
         return tuple(sorted(facts, key=lambda one: (-one.share, one.fact)))
 
     @cached_property
-    def parts(self) -> dict[str, Column]:
-        """What each feature adds to the scores of all candidates."""
-        return self.snapshot.engine.parts(self.snapshot.graph, self.snapshot.id(self.entity), self.relation)
-
-    @cached_property
     def online(self) -> OnlineRules | None:
         """The online rules of the relation, if it has any; the same for all answers."""
         return self.snapshot.engine.online_rules(self.snapshot.graph, self.relation)
@@ -98,16 +117,17 @@ class Query:
         """The newcomers that rules may lead to from the entity, if that is new."""
         return self.snapshot.connected(self.entity)
 
-    def concluded(self, name: str) -> "Conclusions":
-        """What rules conclude of the relation about an entity."""
-        if name not in self._concluded:
+    def concluded(self, name: str, with_paths: bool) -> "Conclusions":
+        """What rules, and symmetric paths where they are asked for, conclude of the relation about an entity."""
+        if (name, with_paths) not in self._concluded:
             names, rules = self.snapshot.names, self.snapshot.engine.rules
             component = self.snapshot.component(name) if name in self.snapshot else None
-            entity = names.seen(name) if component is None else component.id(name)
-            paths = self._paths(name, component)
-            logic = rules.conclusions(component, entity, self.relation % len(names.relations), paths=paths is None)
-            self._concluded[name] = Conclusions(names, component, logic, paths)
-        return self._concluded[name]
+            entity, relation = names.seen(name) if component is None else component.id(name), self.relation
+            paths = self._paths(name, component) if with_paths else None
+            search = with_paths and paths is None
+            logic = rules.conclusions(component, entity, relation % len(names.relations), paths=search)
+            self._concluded[name, with_paths] = Conclusions(names, component, logic, paths)
+        return self._concluded[name, with_paths]
 
     def _paths(self, name: str, component: NamedComponent | None) -> VirtualNeighbors | None:
         """What was concluded when a newcomer came, where that spares another search for symmetric paths."""
@@ -129,91 +149,11 @@ class Query:
         return first, names.relation_names[relation % size], last
 
 
-@dataclass(frozen=True, eq=False)
-class Conclusions:
-    """What rules conclude about entities, by the ids of a component; ``paths`` has what symmetric paths do, if apart.
-
-    Without a component ids are those of the vocabulary.
-    """
-
-    names: Names
-    component: NamedComponent | None
-    found: VirtualNeighbors | None
-    paths: VirtualNeighbors | None = None
-
-    def groundings(self, fact: Fact) -> tuple[Grounding, ...]:
-        """All groundings of one conclusion, strongest first."""
-        return in_order(one for part, rows in self._rows_of(fact) for one in self._in_words(part, rows))
-
-    def strongest(self, fact: Fact) -> Grounding | None:
-        """The first of them; the others are not put into words."""
-        best = [one for part, rows in self._rows_of(fact) for one in self._in_words(part, _strongest(part, rows))]
-        return in_order(best)[0] if best else None
-
-    def _rows_of(self, fact: Fact) -> Iterator[tuple[VirtualNeighbors, Rows]]:
-        """Where the groundings of a conclusion stand."""
-        triple = self._id(fact[0]), fact[1], self._id(fact[2])
-        if self.found is not None:
-            yield self.found, _rows_of(self.found, *triple)
-        if self.paths is not None:
-            rows = _rows_of(self.paths, *triple)
-            yield self.paths, rows[self.paths.grounding_source[rows] == PATH]
-
-    def _id(self, name: str) -> int:
-        """The id that rules know an entity by."""
-        known = self.names.entities.index.get(name, UNKNOWN)
-        return known if known != UNKNOWN or self.component is None else self.component.id(name)
-
-    def _name(self, identifier: int) -> str:
-        if self.component is None:
-            return self.names.entity_names[identifier]
-        return self.component.name(identifier, self.names)
-
-    def _in_words(self, virtual: VirtualNeighbors, rows: Rows) -> Iterator[Grounding]:
-        """These groundings by name."""
-        name, relations = self._name, self.names.relation_names
-        # As lists: there may be hundreds, and single numbers of an array are slow to get at.
-        columns = virtual.grounding_source, virtual.grounding_rule, virtual.grounding_strength, virtual.premises
-        each = zip(*(column[rows].tolist() for column in columns), _supports(virtual, rows).tolist(), strict=True)
-        for source, rule, strength, premises, support in each:
-            if source == LOGIC:
-                text = self.names.rule(virtual.rules, rule)
-            else:
-                text = virtual.path_rules.text(rule, self.names.relations)
-            edges = (edge for edge in premises if edge[1] != NONE)
-            facts = tuple((name(head), relations[relation], name(tail)) for head, relation, tail in edges)
-            yield Grounding(text, strength, support, facts)
-
-
-def _rows_of(virtual: VirtualNeighbors, head: int, relation: int, tail: int) -> Rows:
-    """The groundings of this triple, which stands there at most once."""
-    triples = virtual.triples
-    which = np.flatnonzero((triples.tails == tail) & (triples.heads == head) & (triples.relations == relation))
-    return np.arange(*virtual.offsets[which[0] : which[0] + 2]) if len(which) else np.empty(0, dtype=np.int64)
-
-
-def _strongest(virtual: VirtualNeighbors, rows: Rows) -> Rows:
-    """Those of which one comes first; only words could tell them apart."""
-    if len(rows) < 2:
-        return rows
-    confidences = virtual.grounding_strength[rows]
-    rounded = np.array([round(one, SHOWN) for one in confidences.tolist()])
-    facts = (virtual.premises[rows, :, 1] != NONE).sum(axis=1)
-    keep = np.arange(len(rows))
-    for column in (-rounded, facts, -confidences, -_supports(virtual, rows)):
-        keep = keep[column[keep] == column[keep].min()]
-    return rows[keep]
-
-
-def _supports(virtual: VirtualNeighbors, rows: Rows) -> npt.NDArray[np.int64]:
-    rules, logic = virtual.grounding_rule[rows], virtual.grounding_source[rows] == LOGIC
-    found = np.zeros(len(rules), dtype=np.int64)
-    found[logic], found[~logic] = virtual.rules.support[rules[logic]], virtual.path_rules.common[rules[~logic]]
-    return found
-
-
 class Explanation:
-    """The reasons for one answer; going through them gives the groundings, and as text it is the first one in words."""
+    """The reasons for one answer, and all that they rest on; as text it is the best reason in words.
+
+    Going through it gives the groundings.
+    """
 
     def __init__(self, query: Query, answer: str, k: int) -> None:
         self._query, self._answer, self._k = query, answer, k
@@ -225,20 +165,93 @@ class Explanation:
         return len(self.groundings)
 
     def __str__(self) -> str:
-        if self.strongest is not None:
-            return f"because {self.strongest}"
-        if self.weighed:
-            head, relation, tail = self.weighed[0].fact
-            return f"no rule infers it; {relation}({head}, {tail}) weighed most ({self.weighed[0].share:.0%})"
-        return "no rule infers it"
+        return NOTHING if self.best is None else self.best.sentence
 
     def __repr__(self) -> str:
         return f"Explanation({self._query.entity!r} and {self._answer!r})"
 
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """What each feature adds to the answer's score, which is their sum.
+
+        There are none where the embedding alone decides (a model without ``model.ensemble``).
+        """
+        return self._parts.of
+
+    @cached_property
+    def _parts(self) -> Parts:
+        return parts_of(self._query.scored, self._query.snapshot.id(self._answer))
+
+    @cached_property
+    def adds(self) -> dict[str, float]:
+        """What each feature adds to the answer's score beyond the typical candidate's, most first; none as `parts`."""
+        return added_by_each(self._parts, self._query.typical)
+
+    @property
+    def typical(self) -> float | None:
+        """The score of the typical candidate; with all that `adds` to it, it is the answer's. None as `parts`."""
+        return sum(self._query.typical.of.values()) if self.parts else None
+
+    @cached_property
+    def reasons(self) -> tuple[Reason, ...]:
+        """What speaks for the answer and what against it, by what it adds to the score: most comes first."""
+        if not self.parts:
+            return without_parts(self.groundings, self.weighed)
+        found = (reason(self._case(name, added, brief=False)) for name, added in self.adds.items())
+        return tuple(one for one in found if one is not None)
+
+    @cached_property
+    def best(self) -> Reason | None:
+        """The first reason, if it speaks for the answer; what it rests on is found no further than its sentence needs.
+
+        So the chains behind propagation are not looked for: that takes longer than all else together.
+        """
+        if not self.parts:
+            rules = self._evidence(RULES, brief=True)
+            return without_parts(rules, () if readable(rules) else self.weighed)[0]
+        name, added = next(iter(self.adds.items()))
+        return reason(self._case(name, added, brief=True)) if added > 0 else None
+
+    def _case(self, feature: str, adds: float, brief: bool) -> Case:
+        """One feature of the answer, ready to be put into words."""
+        query, place = self._query, self._query.snapshot.id(self._answer)
+        overlay, engine = query.snapshot.graph.overlay, query.snapshot.engine
+
+        def frequency() -> int:
+            statistics = engine.statistics(query.snapshot.graph)
+            return int(frequencies(overlay, statistics, query.relation)[place])
+
+        head, relation, tail = query.snapshot.names.words(query.triple(self._answer))
+        asked = (UNNAMED, relation, tail) if query.is_about_tails else (head, relation, UNNAMED)
+        is_unobserved = bool(overlay.is_unobserved[place])
+        evidence = self._evidence(feature, brief or adds < 0)
+        return Case(feature, adds, evidence, query.entity, in_logic([asked]), frequency, is_unobserved)
+
+    def _evidence(self, feature: str, brief: bool) -> tuple[Evidence, ...]:
+        """What a feature rests on; if ``brief``, only what the first sentence about it needs and is found soon."""
+        match feature:
+            case "rules":
+                paths = not self.parts  # they are no part of an ensemble
+                if not brief:
+                    return tuple(one for one in self.groundings if paths or not one.is_path)
+                strongest = self._strongest(paths)
+                return () if strongest is None else (strongest,)
+            case "embedding":
+                return self.weighed
+            case "propagation":
+                return () if brief else self.chains
+            case "similarity":
+                return self.similar
+            case "linked":
+                return self.links
+        return ()
+
     @cached_property
     def groundings(self) -> tuple[Grounding, ...]:
         """The rules that infer the answer, each with its premises, strongest first."""
-        found = next(filter(None, (concluded.groundings(self._fact) for concluded in self._concluded())), ())
+        found = next(
+            filter(None, (concluded.groundings(self._fact) for concluded in self._concluded(with_paths=True))), ()
+        )
         more = tuple(counted(self._query, self._answer))
         if not more:
             return found
@@ -251,27 +264,32 @@ class Explanation:
     @cached_property
     def strongest(self) -> Grounding | None:
         """The first of the groundings, which is found sooner than all."""
+        return self._strongest(with_paths=True)
+
+    def _strongest(self, with_paths: bool) -> Grounding | None:
         if self._query.online is not None:
-            return next(iter(self.groundings), None)
-        return next(filter(None, (concluded.strongest(self._fact) for concluded in self._concluded())), None)
+            return next((one for one in self.groundings if with_paths or not one.is_path), None)
+        concluded = self._concluded(with_paths)
+        return next(filter(None, (one.strongest(self._fact) for one in concluded)), None)
 
     def to_dict(self) -> dict[str, Any]:
         """All reasons as plain values, which takes as long as working them out: `json.dumps` takes them."""
-        names = ("groundings", "parts", "chains", "weighed", "similar", "without")
-        return {name: plain(getattr(self, name)) for name in names}
+        reasons = [{name: getattr(one, name) for name in ("feature", "adds", "sentence")} for one in self.reasons]
+        names = ("groundings", "typical", "parts", "chains", "weighed", "similar", "links", "without")
+        return {"reasons": reasons} | {name: plain(getattr(self, name)) for name in names}
 
     @property
     def _fact(self) -> Fact:
         return self._query.triple(self._answer)
 
-    def _concluded(self) -> Iterator[Conclusions]:
+    def _concluded(self, with_paths: bool) -> Iterator[Conclusions]:
         """What rules conclude about the ends of the answer: the first that has it tells why."""
         query, names = self._query, (self._query.entity, self._answer)
         new = [name for name in names if name in query.snapshot]
         if len(new) == len(names) and self._answer not in query.connected:
             return
         for name in new or names[:1]:
-            yield query.concluded(name)
+            yield query.concluded(name, with_paths)
 
     @cached_property
     def weighed(self) -> tuple[Weighed, ...]:
@@ -299,6 +317,15 @@ class Explanation:
         )
 
     @cached_property
+    def links(self) -> tuple[Triple, ...]:
+        """The entity's own facts with the answer."""
+        query = self._query
+        entity, answer = query.snapshot.id(query.entity), query.snapshot.id(self._answer)
+        relations, tails = query.snapshot.graph.overlay.facts_of(entity)
+        found = {query.in_words(entity, relation, answer) for relation in relations[tails == answer].tolist()}
+        return tuple(sorted(found))
+
+    @cached_property
     def chains(self) -> tuple[Chain, ...]:
         """The chains of at most 4 known facts by which messages lead to the answer, at most 3, strongest first.
 
@@ -310,15 +337,6 @@ class Explanation:
             return ()
         found = network.chains(snapshot.graph.overlay, *query.ids, snapshot.id(self._answer))
         return tuple(Chain(tuple(query.in_words(*fact) for fact in one.facts), one.loss) for one in found)
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """What each feature adds to the answer's score, which is their sum.
-
-        There are none where the embedding alone decides (a model without ``model.ensemble``).
-        """
-        place = self._query.snapshot.id(self._answer)
-        return {feature: float(part[place]) for feature, part in self._query.parts.items()}
 
     @cached_property
     def without(self) -> Triple | None:
@@ -359,16 +377,6 @@ def counted(query: Query, answer: str) -> Iterator[Grounding]:
             rule = online.rule(relation)
             text = rule.text(names.relations, names.entities)
             yield Grounding(text, rule.smoothed_confidence, rule.support, (fact,), counted=True)
-
-
-def in_order(found: Iterable[Grounding]) -> tuple[Grounding, ...]:
-    """Groundings strongest first."""
-
-    def key(one: Grounding) -> tuple[float, int, float, int, str, tuple[Triple, ...]]:
-        # Of reasons that read alike in strength the shorter one goes first.
-        return -round(one.confidence, SHOWN), len(one.premises), -one.confidence, -one.support, one.rule, one.premises
-
-    return tuple(sorted(found, key=key))
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from newcomer.models.device import choose_device
 from newcomer.models.serialisation import load_engine
 from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
+from newcomer.predictor.conclusions import Conclusions
 from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
-from newcomer.predictor.explain import Answer, Conclusions, Explanation, Query, Suggestion
+from newcomer.predictor.explain import Answer, Explanation, Query, Suggestion
 from newcomer.predictor.fact_store import (
     FactStore,
     NamedComponent,
@@ -299,14 +300,16 @@ class Predictor:
         self, snapshot: NamedSnapshot, entity: str, k: int, relations: Sequence[int], types: Sequence[str] | None = None
     ) -> list[Suggestion]:
         prober, allowed = self._prober(snapshot), None if types is None else self._of_types(snapshot, types)
+        queries: dict[int, Query] = {}  # the facts along one relation share what their reasons rest on
         found = []
-        for probability, question, place in likeliest(prober, snapshot.id(entity), relations, k, allowed):
-            left_out = question.left_out if allowed is None else question.left_out | ~allowed
-            query, name = Query(snapshot, entity, question.relation, left_out), snapshot.name_of(place)
-            fact, score = self.names.words(query.triple(name)), float(question.scores[place])
-            if_any = float(prober.if_any(question, np.array([place]))[0])
-            because, calibrated = Explanation(query, name, k), self.calibration is not None
-            found.append(Suggestion(fact, score, probability, if_any, because, calibrated))
+        for one in likeliest(prober, snapshot.id(entity), relations, k, allowed):
+            if one.relation not in queries:
+                left_out = prober.questions.left_out(snapshot.id(entity), one.relation)
+                left_out |= False if allowed is None else ~allowed
+                queries[one.relation] = Query(snapshot, entity, one.relation, left_out)
+            query, name = queries[one.relation], snapshot.name_of(one.place)
+            figures = one.score, one.probability, one.if_any, Explanation(query, name, k), self.calibration is not None
+            found.append(Suggestion(self.names.words(query.triple(name)), *figures))
         return sorted(found, key=lambda one: (-one.probability, -one.score, one.fact))
 
     def roles(self, entity: str, relation: str) -> tuple[bool, bool]:
@@ -353,7 +356,9 @@ class Predictor:
         left_out = ~snapshot.graph.is_present if known else question.left_out
         if types is not None:
             left_out = left_out | ~self._of_types(snapshot, types)
-        return Query(snapshot, entity, relation, left_out), question
+        query = Query(snapshot, entity, relation, left_out)
+        query.__dict__["scored"] = question.scored  # reasons need not ask again
+        return query, question
 
     def _of_types(self, snapshot: NamedSnapshot, types: Sequence[str]) -> Mask:
         """(entities,): who has a fact with one of these as its tail."""

@@ -154,13 +154,20 @@ def graph_signals(
     facts = Facts(entity, *overlay.facts_of(entity))
     is_linked = np.zeros(overlay.num_entities, dtype=bool)
     is_linked[facts.tails] = True
+    frequency = frequencies(overlay, statistics, relation)
     if statistics is None:
         evidence = ranker.evidence(overlay, entity, relation, facts=facts)
-        observed = answer_row(overlay.base.observed_counts, relation, overlay.num_entities)
-        return GraphSignals(len(facts.tails), evidence, is_linked, observed, None)
+        return GraphSignals(len(facts.tails), evidence, is_linked, frequency, None)
     similarity = statistics.similarity(entity, facts.tails[facts.relations == relation])
     evidence = ranker.evidence(overlay, entity, relation, statistics.online_rules(relation), facts)
-    return GraphSignals(len(facts.tails), evidence, is_linked, statistics.answer_counts(relation), similarity)
+    return GraphSignals(len(facts.tails), evidence, is_linked, frequency, similarity)
+
+
+def frequencies(overlay: Overlay, statistics: GraphStatistics | None, relation: int) -> Floats:
+    """(entities,): how often each answers an oriented relation, among the facts that count."""
+    if statistics is not None:
+        return statistics.answer_counts(relation)
+    return answer_row(overlay.base.observed_counts, relation, overlay.num_entities)
 
 
 def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
