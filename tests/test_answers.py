@@ -31,7 +31,7 @@ def test_an_answer_is_plain_with_its_groundings(model):
     for answer in model.tails("zoe", "citizen_of", k=3):
         found = answer.to_dict()
         assert again(found) == found
-        assert list(found) == ["entity", "score", "probability", "because", "calibrated"]
+        assert list(found) == ["entity", "score", "probability", "if_any", "because", "calibrated"]
         assert (found["entity"], found["score"], found["probability"]) == (
             answer.entity,
             answer.score,
@@ -44,7 +44,10 @@ def test_an_answer_is_plain_with_its_groundings(model):
 def test_all_reasons_are_plain(model):
     reasons = model.tails("zoe", "citizen_of", k=1)[0].because
     found = reasons.to_dict()
-    assert again(found) == found and list(found) == ["groundings", "parts", "chains", "weighed", "similar", "without"]
+    assert again(found) == found
+    evidence = ["groundings", "typical", "parts", "chains", "weighed", "similar", "links", "without"]
+    assert list(found) == ["reasons", *evidence]
+    assert [one["sentence"] for one in found["reasons"]] == [one.sentence for one in reasons.reasons] != []
     assert found["parts"] == reasons.parts and found["groundings"][0]["support"] == reasons.groundings[0].support
     assert [one["share"] for one in found["weighed"]] == [one.share for one in reasons.weighed] != []
     assert found["without"] == (None if reasons.without is None else list(reasons.without))

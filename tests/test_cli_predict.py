@@ -90,8 +90,10 @@ def test_tables_name_question_answer_and_reason(made):
     model = load(made / "model")
     model.add(FACTS)
     best, told = model.tails("zoe", "citizen_of", k=1)[0], " ".join(done.stdout.split())
-    assert done.returncode == 0 and told.startswith("citizen_of(zoe, ?) answer probability reason")
-    assert f" {best.entity} {best.probability:.2f} {best.because}" in told and "; rule " in str(best.because)
+    assert done.returncode == 0 and told.startswith("citizen_of(zoe, ?) answer probability if any reason")
+    assert f" {best.entity} {best.probability:.2f} {best.if_any:.2f} {best.because}" in told and "; rule " in str(
+        best.because
+    )
 
 
 def test_seen_entities_can_be_asked_about_without_any_facts(made):

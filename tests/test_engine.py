@@ -174,19 +174,22 @@ def test_the_signals_of_many_queries_are_those_of_each(model):
 def test_the_parts_of_a_score_add_up_to_it(model):
     engine = engine_of(model)
     for entity in (0, engine.overlay.num_seen, engine.overlay.num_entities - 1):
-        scores, parts_of, is_inferred = engine.scored(engine.initial, entity, 1)
+        scores, confidence, parts_of = engine.scored(engine.initial, entity, 1)
         assert tuple(parts_of) == engine.feature_names
         total = np.zeros(engine.overlay.num_entities, dtype=np.float32)
         for part in parts_of.values():
             total += part
         assert np.array_equal(total, scores) and np.array_equal(scores, engine.scores(engine.initial, entity, 1))
-        assert np.array_equal(is_inferred, engine.signals(engine.initial, entity, 1).rules.confidence > 0)
+        assert np.array_equal(confidence, engine.signals(engine.initial, entity, 1).rules.confidence)
+        asked = np.array([entity], dtype=np.int32), np.array([1], dtype=np.int32)
+        many = engine.scored_many(engine.initial, *asked)[0]
+        assert np.array_equal(many.scores, scores) and np.array_equal(many.confidence, confidence) and not many.parts
 
 
 def test_without_an_ensemble_a_score_has_no_parts():
     engine = engine_of("vn")
     scored = engine.scored(engine.initial, 0, 0)
-    assert scored.parts == {} and scored.is_inferred is None and engine.statistics(engine.initial) is None
+    assert scored.parts == {} and scored.confidence is None and engine.statistics(engine.initial) is None
     assert np.array_equal(scored.scores, engine.scores(engine.initial, 0, 0))
     assert engine.online_rules(engine.initial, 0) is None
     assert np.array_equal(engine.scores(engine.initial, 0, 0), engine.embedding.scores(engine.initial, 0, 0))

@@ -70,8 +70,8 @@ def test_without_a_feature_the_score_is_lower_by_what_it_is_said_to_add(group, m
 
 def test_the_typical_candidate_has_the_median_of_every_feature():
     predictor = with_atlantis(*ALL)
-    query, scored = predictor._query(predictor._snapshot, "Atlantis", predictor.names.relation("knows"), False)
-    kept, parts = ~query.left_out, {name: column.copy() for name, column in scored.parts.items()}
+    query, _ = predictor._query(predictor._snapshot, "Atlantis", predictor.names.relation("knows"), False)
+    kept, parts = ~query.left_out, {name: column.copy() for name, column in query.scored.parts.items()}
     rules = sum(parts.pop(name) for name in ONE_FEATURE)
     for name, column in {**parts, "rules": rules}.items():
         assert query.typical.of[name] == np.median(column[kept]), name
@@ -80,7 +80,7 @@ def test_the_typical_candidate_has_the_median_of_every_feature():
 
 def test_of_very_many_entities_some_at_even_distances_stand_for_all(monkeypatch):
     column = np.arange(10, dtype=np.float32)
-    scored = Scored(column, {"embedding": column, "rule_odds": -column}, column > 2)
+    scored = Scored(column, (column > 2) * 0.5, {"embedding": column, "rule_odds": -column})
     everyone = np.ones(10, dtype=bool)
     assert typical_parts(scored, everyone) == Parts({"embedding": 4.5, "rules": -4.5}, True)
     monkeypatch.setattr(reasons, "COMPARED", 4)

@@ -594,7 +594,7 @@ def test_the_report_says_how_far_probabilities_can_be_believed(changes):
     shown = [
         (f"q{i}", place, answer) for i in range(4) for place, answer in enumerate(model.tails(f"q{i}", "citizen_of"))
     ]
-    probabilities = np.array([answer.probability for _, _, answer in shown])
+    probabilities = np.array([answer.if_any for _, _, answer in shown])  # these questions have an answer
     right = np.array([(name, "citizen_of", answer.entity) in set(DATASET.known().named()) for name, _, answer in shown])
     first = np.array([place == 0 for _, place, _ in shown])
     assert right.sum() > 0
@@ -605,7 +605,7 @@ def test_the_report_says_how_far_probabilities_can_be_believed(changes):
         assert found[part]["ece_after"] == pytest.approx(calibration_error(probabilities[mask], right[mask]), abs=1e-4)
         assert sum(one["answers"] for one in found[part]["bins_after"]) == mask.sum()
     model.calibration = None
-    plain = np.array([answer.probability for i in range(4) for answer in model.tails(f"q{i}", "citizen_of")])
+    plain = np.array([answer.if_any for i in range(4) for answer in model.tails(f"q{i}", "citizen_of")])
     assert found["shown"]["ece_before"] == pytest.approx(calibration_error(plain, right), abs=1e-4)
     assert [(group["group"], group["first"]["questions"]) for group in found["known_facts"]] == [("2-5", 4)]
 
@@ -623,12 +623,17 @@ def test_a_classification_says_how_far_its_probabilities_can_be_believed(changes
     triples = [(names[0][h], names[1][r], names[0][t]) for h, r, t in classified.result.triples.rows.tolist()]
     right = np.array([triple in set(DATASET.known().named()) for triple in triples])
     assert right.sum() == 4 and report["triples"]["right"] == 0.5
-    for when in ("after", "before"):
-        probabilities = np.array([verdict.probability for verdict in model.classify(triples)])
+    curve, snapshot = model.calibration.triples, model._snapshot
+    questions = model._questions(snapshot)
+    asked = [questions.ask(snapshot.id(head), model.names.relation(name)) for head, name, _ in triples]
+    tails = [np.array([snapshot.id(tail)]) for _, _, tail in triples]
+    after = [curve.probabilities(one.evidence(tail), one.relation)[0] for one, tail in zip(asked, tails, strict=True)]
+    model.calibration = None
+    before = [verdict.probability for verdict in model.classify(triples)]
+    for when, probabilities in (("after", np.array(after)), ("before", np.array(before))):
         assert report["triples"][f"probability_{when}"] == pytest.approx(probabilities.mean(), abs=1e-4)
         assert report["triples"][f"ece_{when}"] == pytest.approx(calibration_error(probabilities, right), abs=1e-4)
         assert sum(one["answers"] for one in report["triples"][f"bins_{when}"]) == 8
-        model.calibration = None
     assert classified.result.metrics() == classify_test(found).metrics()
 
 

@@ -150,7 +150,7 @@ def evaluate(
     parts: bool = False,
     cut: FactsCut | None = None,
     thresholds: str | None = None,
-    newcomers: int = NEWCOMERS,
+    newcomers: int | None = None,
     any_data: bool = False,
     device: str = "auto",
     threads: int | None = None,
@@ -187,7 +187,7 @@ def evaluate(
     protocol = protocol or RankingProtocol()
     full = None if full_graph is None else all_facts(full_graph, data)
     if task == SUGGESTION:
-        suggested = suggestion_test(evaluation, protocol.filter, full, newcomers, progress)
+        suggested = suggestion_test(evaluation, protocol.filter, full, newcomers or NEWCOMERS, progress)
         report = suggestion_report(evaluation, suggested, by, time.monotonic() - started)
         if plot is not None:
             plot_suggestions(report, _title(report, f"suggestions, {protocol.filter} facts"), plot)

@@ -56,11 +56,9 @@ class RankingOptions:
             raise OptionError("--filter full needs the original graph with all true facts; name it with --full-graph")
         return RankingProtocol(self.filter or "known", self.candidates or "all", self.ties or "mean")
 
-    def refuse(self, task: str, by: Sequence[str] = (), **others: object) -> None:
-        """Complain about any of them, of others and of breakdowns that the task does not know."""
-        stated = {
-            f"--{name.replace('_', '-')}": SUITS[name] for name, value in {**vars(self), **others}.items() if value
-        }
+    def refuse(self, task: str, by: Sequence[str] = ()) -> None:
+        """Complain about any of them, and of breakdowns, that the task does not know."""
+        stated = {f"--{name.replace('_', '-')}": SUITS[name] for name, value in vars(self).items() if value}
         stated |= {
             f"--by {name}": (RANKING, *(one for one in BREAKDOWNS_OF if name in BREAKDOWNS_OF[one])) for name in by
         }
@@ -70,7 +68,34 @@ class RankingOptions:
                 raise OptionError(f"{task.replace('-', ' ')} knows no {option}; {hint}")
 
 
+@dataclass(frozen=True)
+class TaskOptions(RankingOptions):
+    """These and all others that not every task takes."""
+
+    rules_row: Annotated[
+        bool, Option("--rules-row", help="Also rank by the rules alone and by the embedding alone.")
+    ] = False
+    ranks: Annotated[Path | None, Option(help="Write the rank of every answer to a Parquet file.")] = None
+    thresholds: Annotated[
+        str | None,
+        Option(
+            help="When a triple counts as true: newcomers (its score reaches the threshold found on held-out "
+            "newcomers), valid (the threshold found on valid) or probabilities (its probability is at least a half) "
+            "[default: valid; for newcomers, where the model has thresholds for them, probabilities if its classifier "
+            "learned from labels, else newcomers]."
+        ),
+    ] = None
+    newcomers: Annotated[
+        int | None,
+        Option(
+            callback=options.at_least(1),
+            help="Newcomers asked about, drawn by the seed (task suggest) [default: 300].",
+        ),
+    ] = None
+
+
 takes_ranking_options = takes("ranking", RankingOptions)
+takes_task_options = takes("chosen", TaskOptions)
 
 Task = Annotated[
     str | None,
@@ -82,26 +107,12 @@ Task = Annotated[
 By = Annotated[
     list[str] | None, Option(help="Also by relation, class, facts, frequency, linked or evidence; may be repeated.")
 ]
-Newcomers = Annotated[
-    int | None, Option(min=1, help="Newcomers asked about, drawn by the seed (task suggest) [default: 300].")
-]
-RulesRow = Annotated[bool, Option("--rules-row", help="Also rank by the rules alone and by the embedding alone.")]
-Ranks = Annotated[Path | None, Option(help="Write the rank of every answer to a Parquet file.")]
 Plot = Annotated[Path | None, Option(metavar="FOLDER", help="Draw pictures (PNG) into it.")]
-ThresholdsFrom = Annotated[
-    str | None,
-    Option(
-        help="When a triple counts as true: newcomers (its score reaches the threshold found on held-out "
-        "newcomers), valid (the threshold found on valid) or probabilities (its probability is at least a half) "
-        "[default: valid; for newcomers, where the model has thresholds for them, probabilities if its classifier "
-        "learned from labels, else newcomers]."
-    ),
-]
 Out = Annotated[Path | None, Option(help="Where the report goes [default: RUN/result.json].")]
 
 
 @takes_read_options
-@takes_ranking_options
+@takes_task_options
 @takes_cut
 def evaluate(
     run: options.RunArgument,
@@ -109,11 +120,7 @@ def evaluate(
     any_data: options.AnyData = False,
     task: Task = None,
     by: By = None,
-    rules_row: RulesRow = False,
-    ranks: Ranks = None,
     plot: Plot = None,
-    thresholds: ThresholdsFrom = None,
-    newcomers: Newcomers = None,
     out: Out = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -122,44 +129,41 @@ def evaluate(
     as_json: options.Json = False,
     *,
     cut: "FactsCut | None",
-    ranking: RankingOptions,
+    chosen: TaskOptions,
     reading: "ReadOptions",
 ) -> None:
     """Measure a trained model on the test part of its data set."""
     from newcomer.api import evaluate as measure
     from newcomer.evaluation.measure import default_task
     from newcomer.evaluation.report import result_path
-    from newcomer.evaluation.suggest import NEWCOMERS
 
     groups = list(dict.fromkeys(by or ()))
-    _check_names(task, thresholds, groups)
-    protocol = ranking.protocol
-    check_outputs(run, ranks, plot, out, force)
+    _check_names(task, chosen.thresholds, groups)
+    protocol = chosen.protocol
+    check_outputs(run, chosen.ranks, plot, out, force)
     bundle = read_run(run)
     dataset = data_of(run, bundle, data, any_data, reading)
-    chosen = task or default_task(dataset)
-    ranking.refuse(chosen, groups, rules_row=rules_row, ranks=ranks, thresholds=thresholds, newcomers=newcomers)
-    with progress(DOING[chosen]) as advance:
+    task = task or default_task(dataset)
+    chosen.refuse(task, groups)
+    with progress(DOING[task]) as advance:
         report = measure(
             bundle,
             dataset,
-            task=chosen,
+            task=task,
             protocol=protocol,
-            full_graph=ranking.full_graph,
+            full_graph=chosen.full_graph,
             by=groups,
-            parts=rules_row,
+            parts=chosen.rules_row,
             cut=cut,
-            thresholds=thresholds,
-            newcomers=newcomers or NEWCOMERS,
             any_data=True,  # checked already, with the names that the user gave
             device=device,
             threads=threads,
             seed=seed,
-            ranks=ranks,
             plot=plot,
             progress=advance,
+            **{name: getattr(chosen, name) for name in ("thresholds", "newcomers", "ranks")},
         )
-    _give(report, out or result_path(run, chosen, dataset), rules_row, as_json)
+    _give(report, out or result_path(run, task, dataset), chosen.rules_row, as_json)
 
 
 def _give(report: "Report", place: Path, rules_row: bool, as_json: bool) -> None:

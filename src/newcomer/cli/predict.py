@@ -86,11 +86,15 @@ def _about(entity: str, relation: str, heads: bool, rank: int) -> dict[str, Any]
 class Kept:
     """Which answers are kept."""
 
-    min_probability: Annotated[float, Option(help="Leave out answers that are less probable.", min=0, max=1)] = 0.0
+    min_probability: Annotated[float, Option(help="Leave out answers that are less probable, from 0 to 1.")] = 0.0
     types: Annotated[
         list[str] | None,
         Option(help="Only answers of a class: those with a fact whose tail this entity is; may be repeated."),
     ] = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_probability <= 1:
+            raise OptionError(f"--min-probability is {self.min_probability:g}, but must be a number from 0 to 1")
 
 
 @dataclass(frozen=True)
