@@ -79,6 +79,13 @@ def test_the_plan_then_the_model_then_the_figures(data):
     assert "search 2/4: loss" in done.stderr and "validation MRR" in done.stderr and "final" in done.stderr
 
 
+def test_a_model_needs_a_name_of_its_own(data, tmp_path):
+    (tmp_path / "here").mkdir()
+    for force in ([], ["--force"]):
+        said = sentence(call("train", data, "--out", ".", *force, cwd=tmp_path / "here"))
+        assert said == "newcomer: .: is no name for a model's folder; choose another place"
+
+
 def test_after_a_training_without_a_test_part_the_printed_command_works(data):
     done = train(data / "train.tsv", "--set", "training.validation_rate=0", "--out", "alone")
     assert done.returncode == 0, done.stderr

@@ -106,6 +106,8 @@ def train_into(
 
 def checkpoint_folder(out: Path, resume: bool, force: bool) -> Path:
     """Where a training keeps its checkpoints; an older one is resumed, removed or an error."""
+    if out.name in ("", ".."):
+        raise OutputError(f"{out}: is no name for a model's folder; choose another place")
     folder = out.with_name(f"{out.name}.training")
     with looking_at(out):
         if out.exists() and not force:

@@ -60,6 +60,15 @@ def shown(value: object, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 4] + "..." + text[-1]
 
 
+def on_one_line(text: str) -> str:
+    """A text with its line ends and all else that does not print escaped, as `repr` has them.
+
+    >>> on_one_line("a\\nb.tsv: does not exist")
+    'a\\\\nb.tsv: does not exist'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
     """The error for a name that is not in a table, with the nearest one that is.
 

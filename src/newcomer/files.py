@@ -41,6 +41,12 @@ def looking_at(path: Path) -> Iterator[None]:
         raise InputError(path, problem, hint="check the path and its permissions") from None
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder; a path that may not be looked at is an `InputError`."""
+    with looking_at(path):
+        return path.is_dir()
+
+
 def must_be_file(path: Path) -> None:
     """Say what a path is where it is no file: nothing, a folder, or neither (a pipe, a device)."""
     with looking_at(path):
@@ -108,16 +114,35 @@ def create_bytes(path: Path) -> Iterator[Any]:
 @contextmanager
 def fresh_file(path: Path) -> Iterator[Path]:
     """A temporary name beside ``path`` that takes its place when the block ends well, and vanishes when not."""
+    if not path.name:
+        raise OutputError(f"{path}: is a folder; give the name of a file")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with parents_of(path):
+        try:
+            yield partial
+            partial.replace(path)
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        finally:
+            with suppress(OSError):  # it may be gone, or never have been possible
+                partial.unlink()
+
+
+@contextmanager
+def parents_of(path: Path) -> Iterator[None]:
+    """The folders that ``path`` lies in, made where they are missing; those go again if the block fails."""
     try:
+        missing = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        partial.replace(path)
     except OSError as error:
         raise _unwritable(path, error) from None
-    finally:
-        with suppress(OSError):  # it may be gone, or never have been possible
-            partial.unlink()
+    try:
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # something else came into it
+                folder.rmdir()
+        raise
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
@@ -136,22 +161,22 @@ def fresh_folder(path: Path, force: bool = False, marker: str | None = None) -> 
     Even then only an empty folder is replaced, or one that holds the file ``marker`` (any of `MARKERS` where it is
     `None`): nobody else's files are deleted.
     """
-    try:
-        _refuse_existing(path, force, marker)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    try:
-        staging.chmod(0o755)
-        yield staging
-        _refuse_existing(path, force, marker)  # another writer may have come first
-        replace_folder(staging, path)
-    except OSError as error:
-        came_between = not force and error.errno in (errno.ENOTEMPTY, errno.EEXIST)
-        raise exists_already(path) if came_between else _unwritable(path, error) from None
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    with parents_of(path):
+        try:
+            _refuse_existing(path, force, marker)
+            staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        try:
+            staging.chmod(0o755)
+            yield staging
+            _refuse_existing(path, force, marker)  # another writer may have come first
+            replace_folder(staging, path)
+        except OSError as error:
+            came_between = not force and error.errno in (errno.ENOTEMPTY, errno.EEXIST)
+            raise exists_already(path) if came_between else _unwritable(path, error) from None
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def _refuse_existing(path: Path, force: bool, marker: str | None) -> None:

@@ -71,7 +71,8 @@ def read_dataset(path: Path, options: ReadOptions | None = None, name: str | Non
 def _name_of(path: Path) -> str:
     """The name of a data set that nobody named: that of its folder, also where that is called ``.``, or of its file."""
     named = path.resolve() if path.name in ("", "..") else path
-    return named.name if path.is_dir() else role_name(named)
+    name = named.name if path.is_dir() else role_name(named)
+    return name.encode(errors="backslashreplace").decode()  # a file system takes names that are no text
 
 
 def read_graph(path: str | Path, options: ReadOptions | None = None) -> Graph:
