@@ -466,6 +466,16 @@ def test_weights_of_types_numpy_lacks_are_refused(model: Path) -> None:
     assert "is not a safetensors file" in refused(model, "weights.safetensors")
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -1e38])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_weights_that_no_training_gives_are_refused(model: Path, number: float, kind: type) -> None:
+    if kind is np.float16 and np.isfinite(number):
+        number = np.inf
+    save_file({"a": np.ones(3, kind), "b": np.array([0, number], kind)}, model / "weights.safetensors")
+    reseal(model)
+    assert "has numbers in 'b' that no training gives" in refused(model, "weights.safetensors")
+
+
 def test_what_is_no_folder_is_named(tmp_path: Path, put: Callable[[str, str], Path]) -> None:
     assert "does not exist; give the folder" in str(complaint(read_bundle, tmp_path / "nowhere"))
     assert "is not a folder" in str(complaint(read_bundle, put("file", "")))
