@@ -265,7 +265,11 @@ def test_a_place_whose_name_is_no_text_is_printed_escaped(graph, tmp_path):
         ["split", tmp_path / "s", "--rate", "50"],
     ):
         assert call(verb, odd, *options).returncode == 0
-    assert json.loads((tmp_path / "e" / "enrichment.json").read_text())["dataset"] == r"\udcff"
+    names = tmp_path / "\udcfe.txt"
+    names.write_text("p1\n")
+    assert call("enrich", odd, "--out", tmp_path / "e", "--entities", names, "--force").returncode == 0
+    summary = json.loads((tmp_path / "e" / "enrichment.json").read_text())
+    assert summary["dataset"] == r"\udcff" and summary["entities"] == r"\udcfe.txt"
 
 
 @pytest.mark.parametrize("folder", ["~root", "\udcff"])

@@ -175,6 +175,7 @@ MISTAKES = [
     (["--out", "file"], "exists already"),
     (["--out", "file/m"], "cannot be written (Not a directory); choose another place"),
     (["--set", "training.lr=1e30"], "lower training.lr"),
+    (["--set", "training.lr=1e30", "--out", "deep/er/m"], "lower training.lr"),
 ]
 
 

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +23,7 @@ from newcomer.evaluation.measure import (
 from newcomer.evaluation.plots import plot_ranking, plot_reliability
 from newcomer.evaluation.ranking import Progress, RankingProtocol, align
 from newcomer.evaluation.report import Report, classification_report, ranking_report, write_ranks
-from newcomer.files import exists_already, looking_at
+from newcomer.files import exists_already, looking_at, parents_of
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.models.device import choose_device
@@ -85,21 +85,25 @@ def train_into(
 ) -> Fitted:
     """Train a model and write it to a folder; checkpoints lie in ``OUT.training`` until the model is there."""
     folder = checkpoint_folder(out, resume, force)
-    made = not folder.parent.exists()
     if isinstance(rules, str | Path):
         rules = read_rules(Path(rules), dataset.relations, dataset.entities)
-    try:
-        fitted = fit(
-            dataset, config, device=device, rules=rules, folder=folder, resume=resume, threads=threads, report=report
-        )
-        write_bundle(out, fitted.bundle(dataset), force)
-    except BaseException:
-        if not in_use(folder) and not has_checkpoint(folder):  # nothing that could be resumed
-            remove_training(folder)
-        if made:
-            with suppress(OSError):  # it may hold something by now
-                folder.parent.rmdir()
-        raise
+    with parents_of(folder):
+        try:
+            fitted = fit(
+                dataset,
+                config,
+                device=device,
+                rules=rules,
+                folder=folder,
+                resume=resume,
+                threads=threads,
+                report=report,
+            )
+            write_bundle(out, fitted.bundle(dataset), force)
+        except BaseException:
+            if not in_use(folder) and not has_checkpoint(folder):  # nothing that could be resumed
+                remove_training(folder)
+            raise
     shutil.rmtree(folder, ignore_errors=True)
     return fitted
 

@@ -26,6 +26,11 @@ def plain_suffix(path: Path) -> str:
     return Path(path.stem).suffix.lower() if path.suffix.lower() in _SUFFIXES else path.suffix.lower()
 
 
+def as_text(name: str) -> str:
+    """A file's name as a text that UTF-8 can hold: a file system takes other bytes, too, which are escaped."""
+    return name.encode(errors="backslashreplace").decode()
+
+
 def compression_in(start: bytes) -> str | None:
     """How what begins so is compressed: a wrong ending does not matter."""
     return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
@@ -134,6 +139,8 @@ def parents_of(path: Path) -> Iterator[None]:
     try:
         missing = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise _unwritable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))) from None
     except OSError as error:
         raise _unwritable(path, error) from None
     try:

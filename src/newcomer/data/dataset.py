@@ -18,7 +18,7 @@ from newcomer.data.options import ReadOptions
 from newcomer.data.tables import ROLES, NamedTriples, ReadReport, assemble, encode, joined
 from newcomer.data.triples import WRITE_FORMATS, read_triples, write_triples
 from newcomer.errors import DatasetError, InputError, check_name, shown
-from newcomer.files import fresh_folder, looking_at
+from newcomer.files import as_text, fresh_folder, looking_at
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 
 FORMAT = "newcomer dataset"
@@ -71,8 +71,7 @@ def read_dataset(path: Path, options: ReadOptions | None = None, name: str | Non
 def _name_of(path: Path) -> str:
     """The name of a data set that nobody named: that of its folder, also where that is called ``.``, or of its file."""
     named = path.resolve() if path.name in ("", "..") else path
-    name = named.name if path.is_dir() else role_name(named)
-    return name.encode(errors="backslashreplace").decode()  # a file system takes names that are no text
+    return as_text(named.name if path.is_dir() else role_name(named))
 
 
 def read_graph(path: str | Path, options: ReadOptions | None = None) -> Graph:
