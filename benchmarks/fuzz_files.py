@@ -270,11 +270,9 @@ def with_another_array(rng: Random, arrays: dict[str, Any]) -> dict[str, Any]:
     value = arrays[name].copy()
     kind = rng.randrange(8)
     if kind < 3 and value.size:
-        number = rng.choice(NASTY_NUMBERS)
+        place = rng.randrange(value.size) if kind else slice(None)
         with np.errstate(all="ignore"):
-            value.reshape(-1)[rng.randrange(value.size) if kind else slice(None)] = (
-                np.nan_to_num(np.array(number)) if value.dtype.kind in "iub" else number
-            )
+            value.reshape(-1)[place] = rng.choice(NASTY_NUMBERS if value.dtype.kind == "f" else (0, 1, -1, 100))
         return {**arrays, name: value}
     changes: tuple[Callable[[], dict[str, Any]], ...] = (
         lambda: {key: one for key, one in arrays.items() if key != name},

@@ -32,6 +32,7 @@ NOTE = re.compile("|".join(f"(?:{note})" for note in NOTES))
 CRASHED = re.compile(r"Traceback|^\w*(Error|Exception|Warning)\b", re.MULTILINE)
 NATIVE = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 UNSOUND = {"data check", "reproduce"}  # which have an exit code of 1
+DRAWING = {"draw", "describe"}
 JSON_LINES = {"predict", "suggest", "explain", "classify", "confidence"}
 STOPPED = 143
 HERE = "here"  # the folder that commands are called in; one for temporary files lies beside it
@@ -119,7 +120,7 @@ def _files(case: Case, done: Done, before: Shot, after: Shot) -> Iterator[str]:
             yield f"it failed, and changed {path!r}"
         return
     own = {Path(os.path.normpath(place)) for place in named} | {Path("runs")}
-    own |= {place.with_name(f"{place.name}.training") for place in own} if done.stopped else set()
+    own |= {place.with_name(f"{place.name}.training") for place in own} if case.verb == "train" else set()
     own |= {place.with_suffix(".names.txt") for place in own if case.verb == "embed"}
     for name in changed:
         if not any(Path(name) in (place, *place.parents) or place in Path(name).parents for place in own):
@@ -147,7 +148,7 @@ def _content(case: Case, path: Path) -> Iterator[str]:
         if suffix == ".npy":
             np.load(path, allow_pickle=False)
             return
-        if suffix in (".db", ".safetensors") or (case.verb == "draw" and not suffix):
+        if suffix in (".db", ".safetensors") or (case.verb in DRAWING and not suffix):
             return
         with open_bytes(path) as stream:
             text = bytes(stream.read()).decode()

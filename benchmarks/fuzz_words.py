@@ -21,11 +21,13 @@ from fuzz_files import (
 from fuzz_folders import copied, damage_model, damage_training, put
 from fuzz_world import MODELS, RELATIONS, RULE_FILES, SPACE, World, entities, newcomers, rows, set_words
 from newcomer.config import setting_names
+from newcomer.config.settings import field_and_type
 
 INTS = ("0", "1", "2", "3", "7", "-1", "1.5", "", "abc", "1_0", "٣", "0x10", " 3", "1e3", "nan", "inf")
 HUGE = ("2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775809", "1" + "0" * 400)
 FLOATS = ("0", "0.5", "1", "-1", "-0.0", "nan", "inf", "-inf", "1e400", "1e-320", "", "abc", "0,5", "½")
 COSTLY = {"walks", "samples", "trials", "threads", "seeds"}  # options that are right to take for ever
+SHARES_SET, TRUTHS = ("0", "0.1", "0.5", "1", "50"), ("true", "false", "true", "false", "auto")
 WHOLE = {
     *("top", "min_support", "min_head_size", "max_rules", "samples", "threads", "seed", "walks", "max_per_entity"),
     *("trials", "known_facts", "known_facts_seed", "triples", "count", "seeds"),
@@ -59,6 +61,10 @@ CHOICES: dict[str, Sequence[str]] = {
     "what": ("report", "statistics", "classification", "ablation", "unseen-share"),
     "only": ("fb15k", "sample"),
     "name": ("sample", "fb15k-subject-10", "wn11-subject-1000", "ilpc-small"),
+}
+LIKELY = {  # how often an option stands in a command line, where that is not seldom
+    **{"facts": 0.95, "changes": 0.3, "force": 0.3, "as_json": 0.3, "out": 0.5, "any_data": 0.5, "dry_run": 0.9},
+    "resume": 0.25,
 }
 FORMATS = {"data convert": ("tsv", "tsv.gz", "tsv.zst", "parquet", "nt", "nt.gz")}
 PIPED = ("tsv", "csv", "parquet", "nt", "nq", "ttl", "trig")
@@ -240,29 +246,31 @@ class Writer:
     def change(self) -> str:
         """A change of a setting: of those that cost time only what is cheap or wrong."""
         name = self.rng.choice(setting_names())
-        values = (
-            "0",
-            "1",
-            "2",
-            "0.5",
-            "true",
-            "false",
-            "none",
-            "auto",
-            "one,two",
-            "vn",
-            "foldin",
-            "mean",
-            "lstm",
-            "lan",
-        )
-        wrong = ("", "nan", "inf", "-1", "1e400", "é", "[", "[one", "one,one", "-0.0", "''", "9" * 400, "0x1")
         if self.is_wrong("options"):
-            name = self.rng.choice(
-                (name, name[:-1], name.partition(".")[2], "", "x.y", "model", "é", "a.b.c", ".", "=")
+            names = (name, name[:-1], name.partition(".")[2], "", "x.y", "model", "é", "a.b.c", ".", "=")
+            values = (
+                "",
+                "0",
+                "1",
+                "true",
+                "none",
+                "nan",
+                "inf",
+                "-1",
+                "1e400",
+                "é",
+                "[",
+                "[one",
+                "one,one",
+                "''",
+                "0x1",
             )
-            return f"{name}{self.rng.choice(('=', '=', '=', '', '==', ' = '))}{self.rng.choice((*values, *wrong))}"
-        return f"{name}={self.rng.choice(values)}"
+            return f"{self.rng.choice(names)}{self.rng.choice(('=', '=', '', ' = '))}{self.rng.choice(values)}"
+        one, kind = field_and_type(name)
+        if one.metadata["choices"]:
+            return f"{name}={self.rng.choice(one.metadata['choices'])}"
+        whole = kind in (int, int | None)
+        return f"{name}={self.rng.choice(('1', '2', '3') if whole else SHARES_SET if kind is float else TRUTHS)}"
 
     def out(self) -> str:
         """Where to write: a new place, or one that is taken or impossible."""
@@ -384,9 +392,8 @@ def _values_of(writer: Writer, one: Any) -> Iterator[str]:
 
 def _words_of(writer: Writer, one: Any) -> Iterator[str]:
     """An option as it stands in the command line: mostly not at all, unless it is needed."""
-    likely = {"facts": 0.95, "changes": 0.3, "force": 0.3, "as_json": 0.3, "out": 0.5, "any_data": 0.5, "dry_run": 0.9}
     words = writer.case.words
-    wanted = 0.98 if one.required else likely.get(one.name, 0.05)
+    wanted = 0.98 if one.required else LIKELY.get(one.name, 0.05)
     if one.name in ("data", "relations", "config", "rules", "triples", "entities"):
         wanted = max(wanted, 0.35)
     if writer.case.verb in ("evaluate", "compare") and one.name == "data":
