@@ -43,7 +43,7 @@ from newcomer.cli.app import app
 from newcomer.data.download import fetch_dataset
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
-SECONDS = 10.0  # after which a command is told to stop
+SECONDS = 10.0  # of work after which a command is told to stop
 HUNG = 120.0  # after which its process is killed
 MEMORY = 12 << 30
 WEIGHTS = {  # how often a verb is drawn: those that take long less often
@@ -147,8 +147,8 @@ class Fuzzer:
             _streams(self.output, self.errors),
             _at(place),
         ):
-            before = signal.signal(signal.SIGALRM, stop)
-            signal.setitimer(signal.ITIMER_REAL, seconds)
+            before = signal.signal(signal.SIGPROF, stop)
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # of work, so that a busy machine does not matter
             try:
                 main()
                 code = 0
@@ -158,8 +158,8 @@ class Fuzzer:
                 code = 1
                 traceback.print_exc()
             finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                signal.signal(signal.SIGALRM, before)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                signal.signal(signal.SIGPROF, before)
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
         return Done(code, _read(self.output), _read(self.errors), bool(told) and code == 128 + signal.SIGTERM)
 

@@ -289,6 +289,13 @@ def test_a_command_without_a_word_shows_its_help():
         assert done.returncode == 2 and done.stderr.startswith("Usage: ") and "Commands" in done.stderr
 
 
+def test_lines_left_out_are_reported_on_a_line_each_whatever_the_file_is_called(graph, tmp_path):
+    (tmp_path / "a\nb.tsv").write_text("a\tr\tb\nonly two\tcolumns\nc\tr\td\n", encoding="utf-8")
+    done = call("data", "convert", "a\nb.tsv", "out.tsv", "--on-bad-line", "skip", cwd=tmp_path)
+    first, second = done.stderr.splitlines()
+    assert first == r"newcomer: a\nb.tsv: skipped 1 lines, the first:" and second.startswith(r"  a\nb.tsv, line 2: ")
+
+
 def test_a_table_prints_brackets_and_colons_as_they_are(capsys):
     print_table("[u] :x:", ("[red] title", "b"), [("[/b] :cat:", "a cell")])
     printed = capsys.readouterr().out

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from newcomer.errors import OutputError
+from newcomer.errors import OutputError, on_one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -35,9 +35,9 @@ def load(data: str, options: "ReadOptions") -> "LoadedDataset":
 def report_skipped(place: str, report: "PartReport | ReadReport") -> None:
     """Print on standard error which lines were left out."""
     if report.skipped:
-        typer.echo(f"newcomer: {place}: skipped {report.skipped:,} lines, the first:", err=True)
+        typer.echo(on_one_line(f"newcomer: {place}: skipped {report.skipped:,} lines, the first:"), err=True)
         for line in report.bad_lines:
-            typer.echo(f"  {line}", err=True)
+            typer.echo(on_one_line(f"  {line}"), err=True)
 
 
 def refuse_input(out: Path, source: Path) -> None:

@@ -16,7 +16,7 @@ from typer import Option
 
 from newcomer.cli.common import report_skipped, working
 from newcomer.cli.options import takes, takes_read_options
-from newcomer.errors import InputError, OptionError, check_name, shown
+from newcomer.errors import InputError, OptionError, check_name, on_one_line, shown
 
 if TYPE_CHECKING:
     from newcomer.data import ReadOptions
@@ -230,7 +230,8 @@ def _advice(error: "FactError") -> str:
 
 def _report_unknown(place: str, skipped: int) -> None:
     if skipped:
-        typer.echo(f"newcomer: {place}: skipped {skipped:,} facts with relations unknown to the model", err=True)
+        sentence = f"newcomer: {place}: skipped {skipped:,} facts with relations unknown to the model"
+        typer.echo(on_one_line(sentence), err=True)
 
 
 @dataclass(frozen=True, eq=False)
