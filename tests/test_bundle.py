@@ -425,6 +425,7 @@ FOREIGN: list[tuple[str, Callable[[Path], Any] | bytes, str]] = [
     ("thresholds.json", b'{"overall": 1, "relations": {"hates": 1}}', "names the relation 'hates'"),
     ("thresholds.json", b'{"overall": "1", "relations": {}}', "holds the threshold '1', which is no number"),
     ("thresholds.json", b'{"overall": 1, "relations": {"knows": true}}', "holds the threshold True"),
+    ("thresholds.json", b'{"overall": 1%s, "relations": {}}' % (b"0" * 400), "holds the threshold 1000"),
     ("metrics.json", b'{"mrr": NaN}', "is not JSON (NaN is no number in JSON)"),
     ("metrics.json", b"{", "is not JSON"),
     ("weights.safetensors", b"", "is not a safetensors file"),

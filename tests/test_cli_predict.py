@@ -154,7 +154,9 @@ def test_the_most_alike_are_those_of_the_python_call(made):
         (("predict", "model", "--facts", "new.tsv", "--relation", "citizen_off"), "did you mean 'citizen_of'?"),
         (("predict", "nothing", "--entity", "zoe", "--relation", "knows"), "nothing: does not exist"),
         (("suggest", "model", "--facts", "missing.tsv"), "missing.tsv"),
-        (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "at least 1"),
+        (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "--top is 0, but must be an integer from 1"),
+        (("similar", "model", "p01", "--top", "-1"), "--top is -1, but must be an integer from 1"),
+        (("draw", "model", "p01", "--out", "a.png", "--top", "0"), "--top is 0, but must be an integer from 1"),
         (("embed", "model", "--facts", "new.tsv", "--out", "v.csv"), "written as .parquet, .tsv or .npy"),
         (("predict", "model", "--facts", "new.tsv", "--heads"), "name the relation with --relation"),
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.xlsx"), "written as .parquet, .tsv or .jsonl"),
@@ -621,4 +623,4 @@ def test_an_entity_is_drawn_once(made, tmp_path):
     picture = (tmp_path / "zoe.png").read_bytes()
     assert picture.startswith(b"\x89PNG") and "exists already" in sentence(call(*words))
     assert call(*words, "--force").returncode == 0 and (tmp_path / "zoe.png").read_bytes() == picture
-    assert "at least 1" in sentence(call(*words, "--force", "--top", "0"))
+    assert "an integer from 1" in sentence(call(*words, "--force", "--top", "0"))

@@ -320,6 +320,7 @@ def test_whoever_is_not_there_cannot_be_asked_about():
     assert "was trained on; only newcomers can be removed" in str(complaint(predictor.remove, "p01"))
     assert "knows no relation" in str(complaint(predictor.heads, "moon_of", "p01"))
     assert "must be at least 1" in str(complaint(predictor.tails, "p01", "knows", 0))
+    assert "must be at least 1" in str(complaint(predictor.similar, "p01", -1))
     assert "unknown on_unknown_relation 'ignore'" in str(complaint(predictor.add, [], "ignore"))
 
 

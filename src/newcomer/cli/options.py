@@ -54,7 +54,7 @@ AnyData = Annotated[bool, Option("--any-data", help="Allow another data set than
 Entity = Annotated[
     list[str] | None, Option("--entity", help="Entity to query; may be repeated [default: all newcomers of --facts].")
 ]
-Top = Annotated[int, Option("--top", help="How many of the best to give.")]
+Top = Annotated[int, Option("--top", callback=at_least(1), help="How many of the best to give.")]
 Out = Annotated[Path | None, Option("--out", help="Write a file instead of printing: .parquet, .tsv or .jsonl.")]
 
 

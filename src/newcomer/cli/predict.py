@@ -282,7 +282,7 @@ def draw(
     run: options.RunArgument,
     entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
     out: Annotated[Path, Option(help="The picture to write: .png, .svg, .pdf.")],
-    top: Annotated[int, Option(help="How many answers to show.")] = 5,
+    top: Annotated[int, Option(callback=options.at_least(1), help="How many answers to show.")] = 5,
     force: options.Force = False,
     *,
     newcomers: NewcomerFacts,

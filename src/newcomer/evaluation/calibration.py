@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.errors import DatasetError, shown
+from newcomer.errors import DatasetError, OptionError, shown
 from newcomer.evaluation.metrics import Values
 from newcomer.evaluation.ranking import MEMORY_LIMIT, SCORE_BYTES, Scorer
 from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary
@@ -147,6 +147,8 @@ def _answers_in(graph: Graph, entity: int, relation: int) -> Mask:
 
 def best(scores: npt.NDArray[Any], left_out: Mask, k: int) -> npt.NDArray[np.intp]:
     """The places of the k highest scores, highest first, of equals the first one first."""
+    if k < 1:
+        raise OptionError(f"k is {shown(k)}, but must be at least 1")
     there = np.flatnonzero(~left_out)
     if len(there) > k:
         least = np.partition(scores[there], len(there) - k)[len(there) - k]

@@ -274,8 +274,6 @@ class Predictor:
         return Query(snapshot, entity, relation, left_out), scores
 
     def _best(self, query: Query, scores: Scores, k: int) -> list[Answer]:
-        if k < 1:
-            raise OptionError(f"k is {shown(k)}, but must be at least 1")
         places = best(scores, query.left_out, k)
         probabilities = self._probabilities(query, scores, places)
         names = [query.snapshot.name_of(place) for place in places]
