@@ -32,6 +32,10 @@ NASTY_VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2**31, 2**63, -(2**63), 10**400, 0.5, -0.0, 1e308, "", "x", "none", "auto", "\x00"),
     *([], {}, [1], [[]], {"a": 1}, "é", "\ud800", "9" * 400, [None] * 3, ["x", "x"], {"low": 1}, "2**31"),
 )
+OTHER_SETTINGS = (  # each right for some setting
+    *("0", "1", "2", "3", "6", "0.5", "true", "false", '"auto"', '"none"', '"vn"', '"mean"', '"lan"', '"lstm"'),
+    *('"foldin"', '"distmult"', '"transe"', '"complex"', '"soft"', '"hard"', '"standard"', "[]", '["one", "exists"]'),
+)
 NASTY_IDS = (-1, -2, 0, 1, 7, 100, 2**31 - 1, -(2**31))
 NASTY_NUMBERS = (np.nan, np.inf, -np.inf, 1e38, -1e38, 0.0, 1e-45)
 
@@ -294,8 +298,10 @@ def changed_toml(rng: Random, content: bytes, names: Sequence[str]) -> bytes:
         return mutated(rng, content)
     place = rng.choice(stated)
     name, _, value = lines[place].partition(" = ")
-    kind = rng.randrange(5)
-    if kind < 2:
+    kind = rng.randrange(8)
+    if kind > 4:
+        lines[place] = f"{name} = {rng.choice(OTHER_SETTINGS)}"
+    elif kind < 2:
         strange = [word for word in (_toml(one) for one in NASTY_VALUES) if word is not None]
         lines[place] = f"{name} = {rng.choice((*strange, 'nan', '-inf', '1e400', '1979-05-27', '0x1F', 'x'))}"
     elif kind == 2:
