@@ -174,7 +174,10 @@ MISTAKES = [
     (["--out", "."], "choose another place"),
     (["--out", "file"], "exists already"),
     (["--out", "file/m"], "cannot be written (Not a directory); choose another place"),
+    (["--threads", "2147483648"], "--threads is 2147483648, but must be an integer from 1 to 1024"),
     (["--set", "training.lr=1e30"], "lower training.lr"),
+    (["--set", "training.lr=1e300"], "lower training.lr (now 1e+300)"),
+    (["--set", "model.dim=9223372036854775806"], "there is too little memory"),
     (["--set", "training.lr=1e30", "--out", "deep/er/m"], "lower training.lr"),
 ]
 
