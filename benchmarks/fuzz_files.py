@@ -251,7 +251,7 @@ def _another(rng: Random, value: Any, rows: int) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return rng.choice((*NASTY_IDS, rows, value + 1))
+        return rng.choice((*NASTY_IDS, rows, min(value + 1, 2**31 - 1)))
     if isinstance(value, float):
         return float(rng.choice(NASTY_NUMBERS))
     return rng.choice(NASTY_NAMES)
