@@ -217,10 +217,12 @@ def keep(fuzzer: Fuzzer, number: int, case: Case, done: Done, problems: list[str
 def work(folder: Path, seed: int, first: int, last: int) -> None:
     """Run inputs and write a line for each into the journal."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    fuzzer = Fuzzer(folder, seed)
+    fuzzer, supervisor = Fuzzer(folder, seed), os.getppid()
     gc.freeze()
     with (fuzzer.folder / f"journal-{seed}.jsonl").open("a", encoding="utf-8") as journal:
         for number in range(first, last):
+            if os.getppid() != supervisor:  # it was ended, and another may have begun in this folder
+                return
             (fuzzer.folder / "number").write_text(str(number), encoding="utf-8")
             started = time.process_time()
             case, done, problems = fuzzer.run(number)
