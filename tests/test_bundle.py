@@ -423,6 +423,7 @@ FOREIGN: list[tuple[str, Callable[[Path], Any] | bytes, str]] = [
     ("thresholds.json", b'{"overall": 1, "relations": {"hates": 1}}', "names the relation 'hates'"),
     ("thresholds.json", b'{"overall": "1", "relations": {}}', "holds the threshold '1', which is no number"),
     ("thresholds.json", b'{"overall": 1, "relations": {"knows": true}}', "holds the threshold True"),
+    ("thresholds.json", b'{"overall": 1%s, "relations": {}}' % (b"0" * 400), "holds the threshold 1000"),
     ("metrics.json", b'{"mrr": NaN}', "is not JSON (NaN is no number in JSON)"),
     ("metrics.json", b"{", "is not JSON"),
     ("weights.safetensors", b"", "is not a safetensors file"),
@@ -462,6 +463,16 @@ def test_weights_of_types_numpy_lacks_are_refused(model: Path) -> None:
     (model / "weights.safetensors").write_bytes(data)
     reseal(model)
     assert "is not a safetensors file" in refused(model, "weights.safetensors")
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -1e38])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_weights_that_no_training_gives_are_refused(model: Path, number: float, kind: type) -> None:
+    if kind is np.float16 and np.isfinite(number):
+        number = np.inf
+    save_file({"a": np.ones(3, kind), "b": np.array([0, number], kind)}, model / "weights.safetensors")
+    reseal(model)
+    assert "has numbers in 'b' that no training gives" in refused(model, "weights.safetensors")
 
 
 def test_what_is_no_folder_is_named(tmp_path: Path, put: Callable[[str, str], Path]) -> None:

@@ -138,6 +138,25 @@ def test_a_mistake_is_answered_with_one_sentence(words, said, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rules", "show", "x" * 300], "cannot be read (File name too long)"),
+        (["rules", "convert", "x" * 300, "out.tsv"], "cannot be read (File name too long)"),
+        (["rules", "show", "a\nb.tsv"], "a\\nb.tsv"),
+        (["reproduce", "ablation", "--data-root", "x" * 300], "cannot be read (File name too long)"),
+        (["describe"], "missing argument 'DATA'; see: "),
+        (["describe", "sample", "--top", "many"], "invalid value for '--top'"),
+        (["describe", "sample", "--topp", "1"], "no such option: --topp"),
+        (["describe", "sample", "a\nb"], "got unexpected extra argument(s) (a"),
+        (["nonsense"], "no such command 'nonsense'"),
+    ],
+)
+def test_a_wrong_word_or_a_strange_name_is_answered_with_one_sentence(words, said, tmp_path):
+    assert said in sentence(call(*words, cwd=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_existing_output_is_kept_unless_forced(graph, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").write_text("x")
@@ -232,6 +251,47 @@ def test_names_are_printed_as_they_are(tmp_path):
     for out in ("o[/b]x", "[red]", "[/b]"):
         done = run("split", folder, out, "--triples", "1", cwd=tmp_path)
         assert done.returncode == 0 and f"written to {out}" in done.stdout, done.stderr
+
+
+def test_a_place_whose_name_is_no_text_is_printed_escaped(graph, tmp_path):
+    odd = tmp_path / "\udcff"
+    done = run("split", graph, odd, "--triples", "4")
+    assert done.returncode == 0 and "written to" in done.stdout and "\\udcff" in done.stdout, done.stderr
+    for verb, *options in (
+        ["describe"],
+        ["enrich", "--out", tmp_path / "e"],
+        ["split", tmp_path / "s", "--rate", "50"],
+    ):
+        assert call(verb, odd, *options).returncode == 0
+    names = tmp_path / "\udcfe.txt"
+    names.write_text("p1\n")
+    assert call("enrich", odd, "--out", tmp_path / "e", "--entities", names, "--force").returncode == 0
+    summary = json.loads((tmp_path / "e" / "enrichment.json").read_text())
+    assert summary["dataset"] == r"\udcff" and summary["entities"] == r"\udcfe.txt"
+
+
+@pytest.mark.parametrize("folder", ["~root", "\udcff"])
+def test_parquet_goes_where_the_name_says_whatever_it_begins_with(folder, graph, tmp_path):
+    done = call("data", "convert", graph, f"{folder}/all", "--format", "parquet", cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / folder / "all" / "train.parquet").is_file(), done.stderr
+    file = tmp_path / folder / "all" / "train.parquet"
+    done = call("data", "convert", file, f"{folder}/one.parquet", cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / folder / "one.parquet").is_file()
+    assert call("enrich", graph, "--out", f"{folder}/more", "--who", "seen", cwd=tmp_path).returncode == 0
+    assert (tmp_path / folder / "more" / "neighbors.parquet").is_file()
+
+
+def test_a_command_without_a_word_shows_its_help():
+    for words in ([], ["data"]):
+        done = call(*words)
+        assert done.returncode == 2 and done.stderr.startswith("Usage: ") and "Commands" in done.stderr
+
+
+def test_lines_left_out_are_reported_on_a_line_each_whatever_the_file_is_called(graph, tmp_path):
+    (tmp_path / "a\nb.tsv").write_text("a\tr\tb\nonly two\tcolumns\nc\tr\td\n", encoding="utf-8")
+    done = call("data", "convert", "a\nb.tsv", "out.tsv", "--on-bad-line", "skip", cwd=tmp_path)
+    first, second = done.stderr.splitlines()
+    assert first == r"newcomer: a\nb.tsv: skipped 1 lines, the first:" and second.startswith(r"  a\nb.tsv, line 2: ")
 
 
 def test_a_table_prints_brackets_and_colons_as_they_are(capsys):

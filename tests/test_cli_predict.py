@@ -183,6 +183,8 @@ def test_the_most_alike_of_many_are_lines_or_a_file(made, tmp_path):
         (("predict", "nothing", "--entity", "zoe", "--relation", "knows"), "nothing: does not exist"),
         (("suggest", "model", "--facts", "missing.tsv"), "missing.tsv"),
         (("suggest", "model", "--facts", "new.tsv", "--top", "0"), "--top is 0, but must be an integer from 1"),
+        (("similar", "model", "p01", "--top", "-1"), "--top is -1, but must be an integer from 1"),
+        (("draw", "model", "p01", "--out", "a.png", "--top", "0"), "--top is 0, but must be an integer from 1"),
         (("embed", "model", "--facts", "new.tsv", "--out", "v.csv"), "written as .parquet, .tsv or .npy"),
         (("predict", "model", "--facts", "new.tsv", "--heads"), "name the relation with --relation"),
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.xlsx"), "written as .parquet, .tsv or .jsonl"),

@@ -137,6 +137,13 @@ def test_the_plan_then_the_model_then_the_figures(data):
     assert "search, epoch 2 of 4: loss" in done.stderr and "validation MRR" in done.stderr and "final" in done.stderr
 
 
+def test_a_model_needs_a_name_of_its_own(data, tmp_path):
+    (tmp_path / "here").mkdir()
+    for force in ([], ["--force"]):
+        said = sentence(call("train", data, "--out", ".", *force, cwd=tmp_path / "here"))
+        assert said == "newcomer: .: is no name for a model's folder; choose another place"
+
+
 def test_after_a_training_without_a_test_part_the_printed_command_works(data):
     done = train(data / "train.tsv", "--set", "training.validation_rate=0", "--out", "alone")
     assert done.returncode == 0, done.stderr
@@ -249,7 +256,11 @@ MISTAKES = [
     (["--out", "."], "choose another place"),
     (["--out", "file"], "exists already"),
     (["--out", "file/m"], "cannot be written (Not a directory); choose another place"),
+    (["--threads", "2147483648"], "--threads is 2147483648, but must be an integer from 1 to 1024"),
     (["--set", "training.lr=1e30"], "lower training.lr"),
+    (["--set", "training.lr=1e300"], "lower training.lr (now 1e+300)"),
+    (["--set", "model.dim=9223372036854775806"], "there is too little memory"),
+    (["--set", "training.lr=1e30", "--out", "deep/er/m"], "lower training.lr"),
 ]
 
 

@@ -116,6 +116,7 @@ MISTAKES = [
     (["--out", "town"], "choose another place"),
     (["--out", "file"], "is not a folder; choose another place"),
     (["--out", "file/s"], "choose another place"),
+    (["--out", "x" * 300], "cannot be read (File name too long)"),
 ]
 
 

@@ -409,9 +409,16 @@ def test_a_link_to_a_folder_stays_a_link(fetch: Fetch, tmp_path: Path) -> None:
     assert find_damage(TOY, tmp_path / "elsewhere") is None
 
 
+def test_what_does_not_arrive_leaves_no_folders(site: Site, tmp_path: Path) -> None:
+    site.bodies.clear()
+    with pytest.raises(DownloadError):
+        fetch_dataset(TOY, tmp_path / "deep" / "er" / "toy", site.url)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_place_that_cannot_be_written(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match="cannot read or write"):
+    with pytest.raises(OutputError, match="cannot be written"):
         fetch_dataset(TOY, tmp_path / "file" / "toy", site.url)
 
 

@@ -108,6 +108,12 @@ def test_long_names_are_cut_and_signs_are_plain(model, tmp_path, monkeypatch):
     assert long not in texts and any(text.endswith("...") for text in texts) and "$y^2$" in texts
 
 
+def test_letters_that_the_font_lacks_are_drawn_in_silence(model, tmp_path):
+    other = model.copy()
+    other.add([("👩", "lives_in", "city1")])
+    draw(scene(other, "👩"), tmp_path / "a.png")  # a warning is an error here
+
+
 def test_the_same_scene_is_the_same_picture(model, tmp_path):
     for name in ("a.png", "b.png"):
         draw(scene(model, "zoe"), tmp_path / name)

@@ -119,6 +119,16 @@ def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path, problem: 
     assert path.read_bytes() == b"old" and left_behind(tmp_path) == ["a.tsv"]
 
 
+def test_what_fails_leaves_no_folders_behind(tmp_path: Path) -> None:
+    problem = RuntimeError("stop")
+    with pytest.raises(RuntimeError), create_bytes(tmp_path / "new" / "deep" / "a.tsv") as stream:
+        stream.write(CONTENT)
+        raise problem
+    with pytest.raises(RuntimeError):
+        write_folder(tmp_path / "new" / "set", False, problem)
+    assert left_behind(tmp_path) == []
+
+
 def write_file(path: Path) -> None:
     with fresh_file(path) as partial:
         partial.write_bytes(b"new")
@@ -126,7 +136,7 @@ def write_file(path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_says_so(tmp_path: Path, put: Put) -> None:
     file = put("file", "old")
-    for path in (file / "a.tsv", tmp_path / ("x" * 250), tmp_path):
+    for path in (file / "a.tsv", tmp_path / ("x" * 250), tmp_path, Path(), Path("/")):
         assert isinstance(complaint(write_file, path), OutputError)
     for path in (file / "set", file, tmp_path / ("x" * 250), tmp_path / ("x" * 300)):
         assert isinstance(complaint(write_folder, path, force=True), OutputError)

@@ -152,6 +152,15 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     assert "the weights do not fit the settings" in str(complaint(load_model, replace(bundle, weights=lost)))
 
 
+@pytest.mark.parametrize("row", [-1, 10**9])
+def test_negatives_that_are_no_entities_are_refused(tmp_path, row):
+    bundle = stored(fit(DATASET, settings(*choosing("foldin"), "training.epochs=1")), tmp_path / "m")
+    drawn = bundle.weights["encoder.negatives"].copy()
+    drawn[-1] = row
+    other = replace(bundle, weights={**bundle.weights, "encoder.negatives": drawn})
+    assert "encoder.negatives names no seen entities" in str(complaint(load_model, other))
+
+
 @pytest.mark.parametrize("shape", [(3,), (4, len(FEATURES)), (3, 2), ()])
 def test_an_ensemble_of_other_features_is_refused(tmp_path, shape):
     bundle = stored(fit(DATASET, settings("training.epochs=1")), tmp_path / "m")

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,7 +25,7 @@ from newcomer.evaluation.plots import plot_ranking, plot_reliability, plot_sugge
 from newcomer.evaluation.ranking import Progress, RankingProtocol, align
 from newcomer.evaluation.report import Report, classification_report, ranking_report, suggestion_report, write_ranks
 from newcomer.evaluation.suggest import NEWCOMERS, suggestion_test
-from newcomer.files import exists_already, looking_at
+from newcomer.files import exists_already, looking_at, parents_of
 from newcomer.graph import Graph, InductiveDataset
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.models.device import choose_device
@@ -103,28 +103,34 @@ def train_into(
 ) -> Fitted:
     """Train a model and write it to a folder; checkpoints lie in ``OUT.training`` until the model is there."""
     folder = checkpoint_folder(out, resume, force)
-    made = not folder.parent.exists()
     config = trainable(config, dataset)
     if isinstance(rules, str | Path):
         rules = read_rules(Path(rules), dataset.relations, dataset.entities)
-    try:
-        fitted = fit(
-            dataset, config, device=device, rules=rules, folder=folder, resume=resume, threads=threads, report=report
-        )
-        write_bundle(out, fitted.bundle(dataset), force)
-    except BaseException:
-        if not in_use(folder) and not has_checkpoint(folder):  # nothing that could be resumed
-            remove_training(folder)
-        if made:
-            with suppress(OSError):  # it may hold something by now
-                folder.parent.rmdir()
-        raise
+    with parents_of(folder):
+        try:
+            fitted = fit(
+                dataset,
+                config,
+                device=device,
+                rules=rules,
+                folder=folder,
+                resume=resume,
+                threads=threads,
+                report=report,
+            )
+            write_bundle(out, fitted.bundle(dataset), force)
+        except BaseException:
+            if not in_use(folder) and not has_checkpoint(folder):  # nothing that could be resumed
+                remove_training(folder)
+            raise
     shutil.rmtree(folder, ignore_errors=True)
     return fitted
 
 
 def checkpoint_folder(out: Path, resume: bool, force: bool) -> Path:
     """Where a training keeps its checkpoints; an older one is resumed, removed or an error."""
+    if out.name in ("", ".."):
+        raise OutputError(f"{out}: is no name for a model's folder; choose another place")
     folder = out.with_name(f"{out.name}.training")
     with looking_at(out):
         if out.exists() and not force:

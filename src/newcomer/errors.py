@@ -75,6 +75,15 @@ def one_line(error: object) -> str:
     return " ".join(str(error).split())[:160]
 
 
+def on_one_line(text: str) -> str:
+    """A text with its line ends and all else that does not print escaped, as `repr` has them.
+
+    >>> on_one_line("a\\nb.tsv: does not exist")
+    'a\\\\nb.tsv: does not exist'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
     """The error for a name that is not in a table, with the nearest one that is.
 

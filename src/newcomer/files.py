@@ -26,6 +26,11 @@ def plain_suffix(path: Path) -> str:
     return Path(path.stem).suffix.lower() if path.suffix.lower() in _SUFFIXES else path.suffix.lower()
 
 
+def as_text(name: str) -> str:
+    """A file's name as a text that UTF-8 can hold: a file system takes other bytes, too, which are escaped."""
+    return name.encode(errors="backslashreplace").decode()
+
+
 def compression_in(start: bytes) -> str | None:
     """How what begins so is compressed: a wrong ending does not matter."""
     return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
@@ -39,6 +44,12 @@ def looking_at(path: Path) -> Iterator[None]:
     except OSError as error:
         problem = f"cannot be read ({error.strerror or one_line(error)})"
         raise InputError(path, problem, hint="check the path and its permissions") from None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder; a path that may not be looked at is an `InputError`."""
+    with looking_at(path):
+        return path.is_dir()
 
 
 def must_be_file(path: Path) -> None:
@@ -108,15 +119,36 @@ def create_bytes(path: Path) -> Iterator[Any]:
 @contextmanager
 def fresh_file(path: Path) -> Iterator[Path]:
     """A temporary name beside ``path`` that takes its place when the block ends well, and vanishes when not."""
+    if not path.name:
+        raise OutputError(f"{path}: is a folder; give the name of a file")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with parents_of(path):
+        try:
+            with writing(path):
+                yield partial
+                partial.replace(path)
+        finally:
+            with suppress(OSError):  # it may be gone, or never have been possible
+                partial.unlink()
+
+
+@contextmanager
+def parents_of(path: Path) -> Iterator[None]:
+    """The folders that ``path`` lies in, made where they are missing; those go again if the block fails."""
     try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            yield partial
-            partial.replace(path)
-    finally:
-        with suppress(OSError):  # it may be gone, or never have been possible
-            partial.unlink()
+        missing = [folder for folder in path.parents if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise _unwritable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))) from None
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    try:
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # something else came into it
+                folder.rmdir()
+        raise
 
 
 @contextmanager
@@ -144,20 +176,20 @@ def fresh_folder(path: Path, force: bool = False, marker: str | None = None) -> 
     Even then only an empty folder is replaced, or one that holds the file ``marker`` (any of `MARKERS` where it is
     `None`): nobody else's files are deleted.
     """
-    with writing(path):
-        _refuse_existing(path, force, marker)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        staging.chmod(0o755)
-        yield staging
-        _refuse_existing(path, force, marker)  # another writer may have come first
-        replace_folder(staging, path)
-    except OSError as error:
-        came_between = not force and error.errno in (errno.ENOTEMPTY, errno.EEXIST)
-        raise exists_already(path) if came_between else _unwritable(path, error) from None
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    with parents_of(path):
+        with writing(path):
+            _refuse_existing(path, force, marker)
+            staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            staging.chmod(0o755)
+            yield staging
+            _refuse_existing(path, force, marker)  # another writer may have come first
+            replace_folder(staging, path)
+        except OSError as error:
+            came_between = not force and error.errno in (errno.ENOTEMPTY, errno.EEXIST)
+            raise exists_already(path) if came_between else _unwritable(path, error) from None
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def _refuse_existing(path: Path, force: bool, marker: str | None) -> None:

@@ -26,7 +26,7 @@ from newcomer.cli import (
     tune,
 )
 from newcomer.cli.commands import CommandGroup
-from newcomer.errors import NewcomerError, OutputError
+from newcomer.errors import NewcomerError, OutputError, on_one_line
 
 STOPPED = 128  # plus the number of the signal, as a shell says it
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -63,15 +63,38 @@ def main() -> None:
     left_out.forget()
     try:
         with _stopping_in_order(), _guarded_output():
-            app()
+            code = app(standalone_mode=False)
     except NewcomerError as error:
-        typer.echo(f"newcomer: {error}", err=True)
+        _complain(str(error))
         sys.exit(error.exit_code)
+    except _WrongCall as error:
+        if str(error).startswith("Usage:"):  # no words at all: the help is the answer
+            error.show()
+        else:
+            _complain(_in_our_words(error))
+        sys.exit(NewcomerError.exit_code)
     except (_Stopped, Exception):  # of the end that a signal brought a library may have made another error
         if not _received:
             raise
         typer.echo(f"newcomer: stopped by {signal.Signals(_received[-1]).name}", err=True)
         sys.exit(STOPPED + _received[-1])
+    if code:
+        sys.exit(code)
+
+
+_WrongCall: Any = typer.BadParameter.__base__  # of all errors in options and arguments
+
+
+def _in_our_words(error: Any) -> str:
+    """Typer's complaint about options and arguments as one sentence."""
+    problem = error.format_message().rstrip(".")
+    command = error.ctx.command_path if error.ctx is not None else app.info.name
+    return f"{problem[:1].lower()}{problem[1:]}; see: {command} --help"
+
+
+def _complain(sentence: str) -> None:
+    """Print the sentence of an error on one line: a file's name may hold line ends."""
+    typer.echo(f"newcomer: {on_one_line(sentence)}", err=True)
 
 
 _received: list[int] = []  # signals to stop
@@ -129,8 +152,8 @@ def _guarded_output() -> Iterator[None]:
         yield
         return
     plain.flush()
-    on_terminal = plain.isatty()
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), plain.encoding, plain.errors, line_buffering=on_terminal)
+    errors = "backslashreplace"  # a file's name may hold what no encoding has
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), plain.encoding, errors, line_buffering=plain.isatty())
     try:
         yield
     finally:

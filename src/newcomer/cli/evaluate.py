@@ -1,5 +1,6 @@
 """``newcomer evaluate``: a trained model measured on test, on the screen and as JSON."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,6 +207,15 @@ def check_outputs(run: Path, ranks: Path | None, plot: Path | None, out: Path | 
         with looking_at(plot):
             if plot.exists() and not plot.is_dir():
                 raise OutputError(f"{plot}: is not a folder; choose another place for the pictures")
+    _keep_apart(*(path for path in (ranks, out, plot) if path is not None))
+
+
+def _keep_apart(*paths: Path) -> None:
+    """No two outputs may take one place; nothing can lie in one that is a file, and pictures come last."""
+    places = [Path(os.path.realpath(path)) for path in paths]
+    for number, place in enumerate(places):
+        if any(place in (other, *other.parents) for other in places[number + 1 :]):
+            raise OutputError(f"{paths[number]}: is where another output goes, too; give each a place of its own")
 
 
 def _keep_out_of(run: Path, path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from newcomer.errors import on_one_line
+
 if TYPE_CHECKING:
     from newcomer.data.dataset import PartReport
     from newcomer.data.tables import ReadReport
@@ -55,14 +57,15 @@ def tell(of: str, **counts: int) -> None:
     for why, count in counts.items():
         if count:
             _told.setdefault(of, {})[why] = _told.get(of, {}).get(why, 0) + count
-            typer.echo(f"newcomer: {of}: {REASONS[why][count != 1].format(f'{count:,}')}", err=True)
+            said = REASONS[why][count != 1].format(f"{count:,}")
+            typer.echo(on_one_line(f"newcomer: {of}: {said}"), err=True)
 
 
 def tell_unread(of: str, report: "PartReport | ReadReport") -> None:
     """Say what a reader left out of a file, with the first lines that it could not read."""
     tell(of, literals=report.literals, bad_lines=report.skipped)
     for line in report.bad_lines:
-        typer.echo(f"  {line}", err=True)
+        typer.echo(on_one_line(f"  {line}"), err=True)
 
 
 def listed() -> list[dict[str, Any]]:

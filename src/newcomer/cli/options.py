@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from newcomer.data import ReadOptions
     from newcomer.data.cut import FactsCut
 
+MOST_THREADS = 1024
 
-def at_least(least: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
+
+def at_least(least: int, most: int | None = None) -> Callable[[typer.CallbackParam, int | None], int | None]:
     """The check of a number, in our own words: a wrong one is answered with one sentence, not with the usage."""
 
     def check(option: typer.CallbackParam, value: int | None) -> int | None:
-        if value is not None and value < least:
-            raise OptionError(f"{option.opts[0]} is {value}, but must be an integer from {least}")
+        if value is not None and not least <= value <= (value if most is None else most):
+            end = "" if most is None else f" to {most}"
+            raise OptionError(f"{option.opts[0]} is {value}, but must be an integer from {least}{end}")
         return value
 
     return check
@@ -36,7 +39,7 @@ Force = Annotated[bool, Option("--force", help="Replace the output if it exists.
 Seed = Annotated[int, Option(callback=at_least(0), help="Seed of everything drawn.")]
 ConfigSeed = Annotated[int | None, Option(callback=at_least(0), help="Seed of everything drawn [default: 0].")]
 Threads = Annotated[
-    int | None, Option(callback=at_least(1), help="Threads [default: all cores]; the result is the same.")
+    int | None, Option(callback=at_least(1, MOST_THREADS), help="Threads [default: all cores]; the result is the same.")
 ]
 Device = Annotated[str, Option("--device", help="auto (a GPU where there is one), cpu or cuda.")]
 Rules = Annotated[Path | None, Option("--rules", help="A rule file [default: mine the observed graph now].")]

@@ -90,12 +90,13 @@ def _write_page(results: Path, page: Path) -> None:
 
 
 def _workshop(results: Path, data_root: Path | None, device: str, threads: int | None) -> "CellRunner":
+    from newcomer.files import is_folder
     from newcomer.models.device import choose_device
     from newcomer.reproduction.cells import CellRunner
     from newcomer.reproduction.sources import Sources
 
     choose_device(device)
-    if data_root is not None and not data_root.is_dir():
+    if data_root is not None and not is_folder(data_root):
         raise DatasetError(f"{data_root}: is not a folder; name the one that holds fb15k-subject-10 and the others")
     return CellRunner(
         results, Sources(data_root), device, threads, notify=lambda sentence: typer.echo(f"  {sentence}", err=True)

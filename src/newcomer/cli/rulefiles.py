@@ -70,10 +70,11 @@ def top(
 
 def _rules_of(path: Path) -> "tuple[RuleSet, Vocabulary, Vocabulary]":
     """The rules of a file or of a model's folder, with relations and entities."""
+    from newcomer.files import is_folder
     from newcomer.models.bundle import read_bundle
     from newcomer.rules.files.rule_table import read_rule_table
 
-    if not path.is_dir():
+    if not is_folder(path):
         return read_rule_table(path)
     bundle = read_bundle(path)
     return bundle.rules, bundle.observed.relations, bundle.observed.entities
@@ -110,13 +111,14 @@ def convert(
     reading: "ReadOptions",
 ) -> None:
     """Turn our rule files, or a model's rules, into AMIE's or AnyBURL's, and back."""
+    from newcomer.files import is_folder
     from newcomer.models.bundle import read_bundle
     from newcomer.rules.files.listings import READERS, WRITERS
 
     for form in (read_as, write_as):
         check_name("rule format", form, READERS)
     check_rule_file(out, force)
-    if source.is_dir():
+    if is_folder(source):
         bundle = read_bundle(source)
         if data is not None or read_as != "tsv":
             raise OptionError(f"{source} is a model, which has names of its own; leave out --data and --from")

@@ -154,7 +154,7 @@ def enrich(
 ) -> None:
     """Infer virtual neighbours, with confidence and reasons, and write them."""
     from newcomer.data import locate
-    from newcomer.files import fresh_folder
+    from newcomer.files import as_text, fresh_folder
     from newcomer.rules.files.neighbor_table import write_neighbors
     from newcomer.rules.limits import thread_count
     from newcomer.rules.mining.symmetric_paths import PathLimits
@@ -173,7 +173,7 @@ def enrich(
             grounder = Grounder(known, limits)
             found = virtual_neighbors(grounder, walked, chosen, path_limits, seed, thread_count(threads))
             write_neighbors(staging, found, dataset.entities, dataset.relations)
-        summary = _summary(dataset, found, chosen, who if entities is None else entities.name)
+        summary = _summary(dataset, found, chosen, who if entities is None else as_text(entities.name))
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
         (staging / ENRICHMENT).write_text(text, encoding="utf-8")
     if as_json:

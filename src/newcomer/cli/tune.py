@@ -79,9 +79,11 @@ def tune(
 @contextmanager
 def _search_folder(place: Path) -> Iterator[None]:
     """The place of a search: an interruption prints how to go on; an error leaves no empty folder behind."""
+    from newcomer.files import looking_at
     from newcomer.training.tune import STUDY
 
-    made = [folder for folder in (place, place.parent) if not folder.exists()]
+    with looking_at(place):
+        made = [folder for folder in (place, *place.parents) if not folder.exists()]
     try:
         yield
     except BaseException as end:

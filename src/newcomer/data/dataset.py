@@ -29,7 +29,7 @@ from newcomer.data.rdf import FORMATS as RDF_FORMATS
 from newcomer.data.tables import ROLES, NamedTriples, ReadReport, assemble, encode, joined
 from newcomer.data.triples import PARQUET_SUFFIXES, TEXT_SUFFIXES, WRITE_FORMATS, read_triples, write_triples
 from newcomer.errors import DatasetError, InputError, check_name, shown
-from newcomer.files import fresh_folder, looking_at
+from newcomer.files import as_text, fresh_folder, looking_at
 from newcomer.graph import Graph, InductiveDataset, TripleArray
 
 FORMAT = "newcomer dataset"
@@ -152,7 +152,7 @@ def read_dataset(path: Path, options: ReadOptions | None = None, name: str | Non
 def _name_of(path: Path) -> str:
     """The name of a data set that nobody named: that of its folder, also where that is called ``.``, or of its file."""
     named = path.resolve() if path.name in ("", "..") else path
-    return named.name if path.is_dir() else role_name(named)
+    return as_text(named.name if path.is_dir() else role_name(named))
 
 
 def read_graph(path: str | Path, options: ReadOptions | None = None) -> Graph:

@@ -23,7 +23,7 @@ from urllib.request import Request, urlopen
 
 from newcomer.data.catalogue import Entry, SourceFile
 from newcomer.errors import DownloadError, OptionError, OutputError, shown
-from newcomer.files import replace_folder
+from newcomer.files import parents_of, replace_folder
 from newcomer.locks import locked
 
 GITHUB = "https://raw.githubusercontent.com"
@@ -88,14 +88,15 @@ def _fetch_whole(entry: Entry, destination: Path, server: "_Server", force: bool
 def _staging_of(destination: Path) -> Iterator[Path]:
     """The folder that files travel into, for one process at a time."""
     staging = destination.with_name(f".{destination.name}.part")
-    staging.mkdir(parents=True, exist_ok=True)
     busy = DownloadError(f"{destination}: another download of it is under way; wait until that has ended")
-    with locked(staging, busy):
-        try:
-            yield staging
-        finally:
-            with suppress(OSError):  # gone by now, or it holds parts to resume from; only an empty one is of no use
-                staging.rmdir()
+    with parents_of(destination):
+        staging.mkdir(exist_ok=True)
+        with locked(staging, busy):
+            try:
+                yield staging
+            finally:
+                with suppress(OSError):  # gone by now, or it holds parts to resume from; only an empty one is of no use
+                    staging.rmdir()
 
 
 def find_damage(entry: Entry, folder: Path) -> str | None:

@@ -35,7 +35,7 @@ def read_parquet(path: Path, options: ReadOptions) -> NamedTriples:
 
 def row_of(path: Path, options: ReadOptions, place: int) -> int:
     """The number of the row, from 1, that a triple of `read_parquet` stands in."""
-    with pq.ParquetFile(path) as file:
+    with path.open("rb") as content, pq.ParquetFile(content) as file:
         titles, row = _titles_by_role(path, file.schema_arrow.names, options), 1
         for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(titles.values())):
             good = np.flatnonzero(_good_rows(*_texts(batch, titles)[::2]))
@@ -131,5 +131,5 @@ def write_parquet(path: Path, columns: list[pa.Array], labels: Labels | None) ->
     if labels is not None:
         names = LABELLED_COLUMNS
         arrays.append(pa.array(np.where(labels > 0, 1, -1).astype(np.int8)))
-    with fresh_file(path) as partial:
-        pq.write_table(pa.table(arrays, names=list(names)), partial, compression="zstd")
+    with fresh_file(path) as partial, partial.open("wb") as file:
+        pq.write_table(pa.table(arrays, names=list(names)), file, compression="zstd")

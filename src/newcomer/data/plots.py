@@ -1,5 +1,8 @@
 """Pictures of a data set (extra ``plots``)."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,14 @@ def need_matplotlib() -> Any:
     return pyplot
 
 
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """Letters that the font lacks are drawn as boxes, without a warning about each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        yield
+
+
 def plot_description(dataset: InductiveDataset, path: Path) -> None:
     """Degree distributions of seen entities and newcomers, and relation frequencies, side by side."""
     pyplot = need_matplotlib()
@@ -35,9 +46,9 @@ def plot_description(dataset: InductiveDataset, path: Path) -> None:
     left.legend()
     _relations(right, np.sort(dataset.observed.relation_counts)[::-1])
     figure.suptitle(dataset.name, parse_math=False)
-    figure.tight_layout()
     try:
-        with fresh_file(path) as partial:
+        with any_letters(), fresh_file(path) as partial:
+            figure.tight_layout()
             figure.savefig(partial, format=kind, dpi=130)
     finally:
         pyplot.close(figure)

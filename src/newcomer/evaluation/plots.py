@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.data.plots import need_matplotlib
+from newcomer.data.plots import any_letters, need_matplotlib
 from newcomer.evaluation.breakdown import breakdown
 from newcomer.evaluation.ranking import RankingResult
 from newcomer.files import fresh_file
@@ -114,9 +114,9 @@ def _bars(
 
 def save_picture(figure: Any, path: Path) -> None:
     """Write a figure as a PNG file that does not name the program that drew it, and close it."""
-    figure.tight_layout()
     try:
-        with fresh_file(path) as partial:
+        with any_letters(), fresh_file(path) as partial:
+            figure.tight_layout()
             figure.savefig(partial, format="png", dpi=130, metadata={"Software": None})
     finally:
         need_matplotlib().close(figure)

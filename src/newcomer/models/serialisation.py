@@ -41,6 +41,7 @@ from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 LABELS, ENSEMBLE, SUPPORT = "labels", "ensemble", "support"
 NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS = "newcomer_labels", "newcomer_support", "newcomer_vectors"
+DRAWN = "encoder.negatives"
 Part = TypeVar("Part", bound=nn.Module)
 Value = TypeVar("Value")
 BESIDE = (LABELS, ENSEMBLE, SUPPORT, NEWCOMER_LABELS, NEWCOMER_SUPPORT, NEWCOMER_VECTORS)
@@ -118,6 +119,7 @@ def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedMod
     others = TRIPLE_CLASSIFIER, PROPAGATION
     own = {name: value for name, value in bundle.weights.items() if not (name in BESIDE or name.startswith(others))}
     _load(model, own, "the weights do not fit the settings")
+    _check_drawn(own.get(DRAWN), num_seen)
     return TrainedModel(
         config,
         bundle.observed,
@@ -131,6 +133,12 @@ def load_model(bundle: Bundle, device: torch.device | None = None) -> TrainedMod
         propagation_of(bundle.weights, bundle.observed.num_relations),
         triple_classifier_of(bundle.weights, bundle.observed.num_relations),
     )
+
+
+def _check_drawn(negatives: npt.NDArray[np.number] | None, num_seen: int) -> None:
+    """Refuse negatives (encoder foldin) that are no seen entities."""
+    if negatives is not None and not ((negatives >= 0) & (negatives < num_seen)).all():
+        raise DatasetError(f"the weights do not fit the graph ({DRAWN} names no seen entities); train the model again")
 
 
 def propagation_of(weights: Weights, num_relations: int) -> Propagation | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from newcomer.data.plots import need_matplotlib
+from newcomer.data.plots import any_letters, need_matplotlib
 from newcomer.errors import OptionError, unknown_name
 from newcomer.files import fresh_file
 from newcomer.predictor.answers import Grounding
@@ -105,8 +105,8 @@ def draw(shown: Scene, path: Path) -> None:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, WIDTH), ylim=(0, height))
         axes.axis("off")
-        _Canvas(axes, pyplot, shown, height).draw()
-        with fresh_file(path) as partial:
+        with any_letters(), fresh_file(path) as partial:
+            _Canvas(axes, pyplot, shown, height).draw()
             figure.savefig(partial, format=kind, dpi=110)
     finally:
         pyplot.close(figure)

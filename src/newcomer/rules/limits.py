@@ -79,6 +79,7 @@ def share_out(
 ) -> None:
     """Work on items, taken in the order given, each thread in scratch space of its own; stop at the first error."""
     queue = iter(list(items))  # next() of a list's iterator is safe between threads
+    threads = max(1, min(threads, len(items)))
     stop = threading.Event()
 
     def take() -> None:

@@ -112,7 +112,8 @@ class Trainer:
         self.optimiser = self._optimiser()
 
     def _optimiser(self) -> torch.optim.Optimizer:
-        rate, parameters = self.config.training.lr, self.model.parameters()
+        # Above it torch would complain of 32 bits; at it the loss is not finite, which is answered with what to do.
+        rate, parameters = min(self.config.training.lr, 1e30), self.model.parameters()
         if self.config.training.optimiser == "adagrad":
             return torch.optim.Adagrad(parameters, lr=rate)
         # One launch for all parameters where launches are what costs.

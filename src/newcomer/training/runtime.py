@@ -17,7 +17,8 @@ from newcomer.models.propagation import gpu as fused
 from newcomer.training.propagation import affords_propagation
 
 SMALL = 2_000_000  # facts times the length of a vector
-TOO_LITTLE = ("out of memory", "not enough memory", "allocate memory")  # how torch words it
+# How torch words it.
+TOO_LITTLE = ("out of memory", "not enough memory", "allocate memory", "Storage size calculation overflowed")
 _FILLING: Any = torch.utils.deterministic
 
 

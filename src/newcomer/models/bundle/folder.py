@@ -194,6 +194,7 @@ def _read_thresholds(path: Path, relations: Vocabulary) -> Thresholds:
 
 
 def _threshold(path: Path, value: Any) -> float:
-    if type(value) in (int, float):
-        return float(value)
+    with suppress(OverflowError):  # JSON holds whole numbers of any length
+        if type(value) in (int, float):
+            return float(value)
     raise damaged(path, f"holds the threshold {shown(value)}, which is no number")

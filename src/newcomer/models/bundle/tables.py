@@ -18,6 +18,7 @@ from newcomer.errors import InputError, one_line, shown
 from newcomer.files import looking_at
 
 Weights = Mapping[str, npt.NDArray[Any]]
+TOO_LARGE = 1e9  # for a trained number: products of a few such would overflow
 
 
 def damaged(path: Path, problem: str) -> InputError:
@@ -103,4 +104,7 @@ def read_weights(path: Path) -> Weights:
     """The arrays of a safetensors file, by name."""
     with foreign(path, "is not a safetensors file"):
         found = load_file(path)
+    for name, numbers in found.items():
+        if numbers.dtype.kind == "f" and not float(np.abs(numbers).max(initial=0)) < TOO_LARGE:
+            raise damaged(path, f"has numbers in {shown(name)} that no training gives, such as nan")
     return {name: found[name] for name in sorted(found)}

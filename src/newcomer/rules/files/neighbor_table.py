@@ -92,8 +92,8 @@ def write_neighbors(folder: Path, found: VirtualNeighbors, entities: Vocabulary,
         "groundings": grounding_table(found, entities, relations),
     }
     for name, table in tables.items():
-        with fresh_file(folder / f"{name}.parquet") as partial:
-            pq.write_table(table, partial, compression="zstd")
+        with fresh_file(folder / f"{name}.parquet") as partial, partial.open("wb") as file:
+            pq.write_table(table, file, compression="zstd")
         _write_tsv(folder / f"{name}.tsv", table)
 
 
