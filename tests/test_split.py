@@ -85,6 +85,26 @@ def test_a_split_around_given_newcomers_asks_all_their_test_triples(graph, newco
     assert sets(split_graph(dataset, SplitRule(side), ids)) == expected
 
 
+@given(GRAPHS, st.sets(ENTITY, max_size=5), st.booleans())
+@settings(max_examples=100)
+def test_test_triples_that_are_not_drawn_can_be_kept_for_training(
+    graph, newcomers: set[str], given_names: bool
+) -> None:  # type: ignore[no-untyped-def]
+    dataset = make_dataset(train=graph[0], valid=graph[1], test=graph[2])
+    rule, ids = SplitRule("subject", rate=40, keep_test=True), None
+    drawn = named(dataset, dataset.test.take(split._draw(len(dataset.test), rule)))
+    arriving = {head for head, _, _ in drawn}
+    if given_names:
+        arriving = newcomers & set(dataset.entities)
+        ids = dataset.entities.ids(sorted(arriving))
+        drawn = [row for row in graph[2] if {row[0], row[2]} & arriving]
+    parts = parts_by_name(dataset)
+    parts["train"] = [*parts["train"], *(row for row in graph[2] if row not in drawn)]
+    expected = by_the_rule(parts, drawn, arriving, both_new=False)
+    assume(expected["train"])
+    assert sets(split_graph(dataset, rule, ids)) == expected
+
+
 @given(GRAPHS, SIDES)
 @settings(max_examples=100)
 def test_a_split_is_found_again_from_the_entities_its_train_lacks(graph, side: str) -> None:  # type: ignore[no-untyped-def]

@@ -97,6 +97,12 @@ def split(
     newcomers: Annotated[
         Path | None, Option(help="A file with one newcomer's name a line, instead of drawing.")
     ] = None,
+    keep_test: Annotated[
+        bool,
+        Option(
+            "--keep-test", help="Train on test triples that are not drawn; else they are lost, as in published sets."
+        ),
+    ] = False,
     seed: Annotated[int, Option(min=0, help="Seed of the drawing.")] = 0,
     file_format: Annotated[str, Option("--format", help="tsv, tsv.gz, tsv.zst, parquet, nt or nt.gz.")] = "tsv",
     force: options.Force = False,
@@ -109,7 +115,7 @@ def split(
 
     if newcomers is not None and (rate is not None or triples is not None):
         raise OptionError("--newcomers names them itself; leave out --rate and --triples")
-    rule = SplitRule(unseen, rate, triples, seed)
+    rule = SplitRule(unseen, rate, triples, seed, keep_test)
     refuse_input(out, locate(graph))
     loaded = load(graph, reading)
     chosen = None if newcomers is None else read_names(newcomers, loaded.dataset.entities)
@@ -121,10 +127,11 @@ def split(
 
 
 def _how(rule: "SplitRule", chosen: "Ids | None") -> dict[str, object]:
+    kept = {"keep_test": True} if rule.keep_test else {}
     if chosen is not None:
-        return {"newcomers_given": len(chosen)}
+        return {"newcomers_given": len(chosen), **kept}
     drawn = {"triples": rule.triples} if rule.triples is not None else {"rate": rule.rate or 10}
-    return {"unseen": rule.unseen, **drawn}
+    return {"unseen": rule.unseen, **drawn, **kept}
 
 
 def _print_split(dataset: "InductiveDataset", folder: Path, source: "InductiveDataset") -> None:

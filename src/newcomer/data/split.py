@@ -6,7 +6,7 @@ triples with both ends seen. Test = sampled triples whose C end occurs in aux an
 ends are C (both), each must occur in aux.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +22,17 @@ HOLDOUT_TEST, HOLDOUT_VALID = 0.10, 0.05
 
 @dataclass(frozen=True)
 class SplitRule:
-    """Which ends become newcomers, and how many test triples are drawn: ``rate`` in percent or ``triples``."""
+    """Which ends become newcomers, and how many test triples are drawn: ``rate`` in percent or ``triples``.
+
+    With ``keep_test`` test triples that are not drawn count as training triples: nothing that is known of the graph is
+    lost. The published sets lose them.
+    """
 
     unseen: str = "subject"
     rate: float | None = None
     triples: int | None = None
     seed: int = 0
+    keep_test: bool = False
 
     def __post_init__(self) -> None:
         check_name("side", self.unseen, SIDES)
@@ -52,10 +57,16 @@ def split_graph(dataset: InductiveDataset, rule: SplitRule, newcomers: Ids | Non
     whole = dataset.reunited() if len(dataset.auxiliary) else dataset  # before it is cut anew
     source = whole if len(whole.test.positives) else hold_out(whole, rule.seed)
     test = source.test.positives
-    drawn = test if newcomers is not None else test.take(_draw(len(test), rule))
+    chosen = np.arange(len(test)) if newcomers is not None else _draw(len(test), rule)
+    drawn = test.take(chosen)
     ends = newcomers if newcomers is not None else ends_on(rule.unseen, drawn)
     is_candidate = np.zeros(len(source.entities), dtype=bool)
     is_candidate[ends] = True
+    if rule.keep_test:
+        is_kept = np.ones(len(test), dtype=bool)
+        is_kept[chosen] = ~is_candidate[drawn.heads] & ~is_candidate[drawn.tails]
+        known = concatenate([source.observed.triples, test.take(is_kept)])
+        source = replace(source, observed=Graph.build(source.entities, source.relations, known))
     return _cut(source, drawn, is_candidate, both=rule.unseen == "both" and newcomers is None)
 
 
