@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fuzz_words import Case
+from newcomer.cli.left_out import REASONS
 from newcomer.data import ReadOptions, read_dataset
 from newcomer.errors import NewcomerError
 from newcomer.files import open_bytes, plain_suffix
@@ -18,9 +19,12 @@ from newcomer.models.bundle import read_bundle
 
 USAGE = re.compile(r"Usage: newcomer.*", re.DOTALL)  # of a command without any word
 NOTES = (  # what is said beside the one sentence of an error, or without one
-    r"newcomer: .*: skipped [\d,]+ lines, the first:",
+    *(
+        f"newcomer: .*: {re.escape(said).replace(re.escape('{}'), '[0-9,]+')}"
+        for both in REASONS.values()
+        for said in both
+    ),  # what was left out
     r"  .*",  # such lines
-    r"newcomer: .*: skipped [\d,]+ facts with relations unknown to the model",
     r"newcomer: the model has no rules that could be ranked by alone",
     r"newcomer: the (training|search) is kept in .*",
     r"(search|final) \d+/\d+: loss .*",
@@ -33,7 +37,7 @@ CRASHED = re.compile(r"Traceback|^\w*(Error|Exception|Warning)\b", re.MULTILINE)
 NATIVE = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 UNSOUND = {"data check", "reproduce"}  # which have an exit code of 1
 DRAWING = {"draw", "describe"}
-JSON_LINES = {"predict", "suggest", "explain", "classify", "confidence"}
+JSON_LINES = {"predict", "suggest", "explain", "classify", "confidence", "similar"}
 STOPPED = 143
 HERE = "here"  # the folder that commands are called in; one for temporary files lies beside it
 

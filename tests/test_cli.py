@@ -291,7 +291,7 @@ def test_lines_left_out_are_reported_on_a_line_each_whatever_the_file_is_called(
     (tmp_path / "a\nb.tsv").write_text("a\tr\tb\nonly two\tcolumns\nc\tr\td\n", encoding="utf-8")
     done = call("data", "convert", "a\nb.tsv", "out.tsv", "--on-bad-line", "skip", cwd=tmp_path)
     first, second = done.stderr.splitlines()
-    assert first == r"newcomer: a\nb.tsv: skipped 1 lines, the first:" and second.startswith(r"  a\nb.tsv, line 2: ")
+    assert first == r"newcomer: a\nb.tsv: skipped 1 line:" and second.startswith(r"  a\nb.tsv, line 2: ")
 
 
 def test_a_table_prints_brackets_and_colons_as_they_are(capsys):
