@@ -14,6 +14,7 @@ from newcomer.reproduction.tables import METRIC_NAMES
 
 MODELS = {"vn", "mean", "lstm", "lan", "rules", "default"}
 SIZES = {
+    "suggestions": 5,
     "statistics": 26,
     "classification": 54,
     "link-prediction": 72,

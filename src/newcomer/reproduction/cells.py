@@ -19,7 +19,14 @@ from newcomer.data.dataset import parts_of
 from newcomer.data.describe import describe, neighbours_per_predicted_fact
 from newcomer.errors import InputError, NewcomerError
 from newcomer.evaluation.breakdown import breakdown
-from newcomer.evaluation.measure import CLASSIFICATION, Evaluation, classify_with_probabilities, headline, rank_test
+from newcomer.evaluation.measure import (
+    CLASSIFICATION,
+    SUGGESTION,
+    Evaluation,
+    classify_with_probabilities,
+    headline,
+    rank_test,
+)
 from newcomer.evaluation.ranking import RankingProtocol, evaluate_under
 from newcomer.evaluation.report import (
     ceiling_report,
@@ -27,8 +34,10 @@ from newcomer.evaluation.report import (
     figures_of,
     json_ready,
     ranking_report,
+    suggestion_report,
     versions,
 )
+from newcomer.evaluation.suggest import NEWCOMERS, suggestion_test
 from newcomer.files import fresh_file
 from newcomer.graph import Graph, Ids, InductiveDataset, Overlay
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
@@ -146,6 +155,10 @@ class CellRunner:
         evaluation = Evaluation(bundle, dataset, choose_device(self.device), self.threads)
         if cell.task == CLASSIFICATION:
             report = classification_report(evaluation, classify_with_probabilities(evaluation))
+        elif cell.task == SUGGESTION:
+            full = self.sources.full_graph(cell.dataset)
+            test = suggestion_test(evaluation, "known" if full is None else "full", full, NEWCOMERS)
+            report = suggestion_report(evaluation, test)
         else:
             full = self.sources.full_graph(cell.dataset)
             # Of an ensemble, embedding and rules are measured by themselves too.

@@ -21,7 +21,10 @@ from typing import Any
 from newcomer.config import PROTOCOLS, Config, ablation, load_preset, with_overrides
 from newcomer.errors import OptionError, check_name, shown, unknown_name
 
-PLANS = ("statistics", "classification", "link-prediction", "ablation", "decoders", "unseen-share", "other-graphs")
+PLANS = (
+    *("statistics", "classification", "link-prediction", "ablation", "decoders", "unseen-share", "other-graphs"),
+    "suggestions",
+)
 STATISTICS = "statistics"  # a task, beside those of `newcomer evaluate`
 DECIDED = {  # what a cell is called after cannot be changed beneath its name
     "protocol": "pass --protocol instead",

@@ -83,10 +83,14 @@ class Sources:
                 raise
         else:
             return Source(read_dataset(folder, name=name), FILES)
-        cut = stated["cut"]
-        whole = self._graph(stated["original"])
-        dataset = replace(split_graph(whole, SplitRule(**cut)), name=name)
-        how = f"{cut['unseen']}, {cut['rate']} %, seed {cut['seed']}"
+        rule, whole, published = SplitRule(**stated["cut"]), self._graph(stated["original"]), stated.get("newcomers_of")
+        if published is None:
+            newcomers, how = None, f"{rule.unseen}, {rule.rate} %, seed {rule.seed}"
+        else:
+            others = self._graph(published)
+            newcomers, how = whole.entities.ids(others.entities.names_of(others.newcomers)), f"newcomers of {published}"
+        dataset = replace(split_graph(whole, rule, newcomers), name=name)
+        how += ", test triples that are not drawn kept" if rule.keep_test else ""
         return Source(LoadedDataset(dataset, "split", {}), f"cut from {whole.name} ({how})")
 
     def _graph(self, name: str) -> InductiveDataset:

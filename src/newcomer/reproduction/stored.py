@@ -23,6 +23,7 @@ Result = dict[str, Any]
 
 KEPT = (
     *("task", "dataset", "model", "protocol", "filter", "candidates", "ties", "seed", "metrics", "queries", "ceiling"),
+    *("newcomers", "masked", "missing", "bins_first"),
     *("thresholds", "made_up_negatives", "counts", "neighbours", "rule_count", "evaluation_seed", "versions", "device"),
 )
 KEPT_OF_TRAINING = ("epochs", "epochs_run", "epoch_seconds", "resumed", "rules", "virtual_triples", "validation")
@@ -47,6 +48,8 @@ def reduced(report: Mapping[str, Any]) -> Result:
     for part in ("embedding", "rules"):
         if report.get(part):
             row[part] = [_part(figures) for figures in report[part]]
+    for other in report.get("others", ()):
+        row[other["name"]] = [{"filter": "known", "metrics": other["metrics"]}]
     if report.get("calibration"):
         errors = {name: part for name, part in report["calibration"].items() if name in ("shown", "first", "triples")}
         row["calibration"] = {n: {e: part[e] for e in ("ece_before", "ece_after")} for n, part in errors.items()}

@@ -20,6 +20,8 @@ METRIC_NAMES = {
     **{"mr": "MR", "mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "accuracy": "accuracy"},
     **{name: name for name in COUNTS},
     **RATIOS,
+    **{"precision@0.5": "right from 0.5", "recall@0.5": "found from 0.5", "precision@0.9": "right from 0.9"},
+    **{"right": "right of ten", "ece": "error", "second_values": "second values"},
 }
 NONE = "-"
 STYLES = {  # of the lines of the figure
@@ -140,7 +142,7 @@ def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 # The lines of figures that a row may have, and where a result has those of an ensemble's parts.
 FULL, UNLINKED = "ours, full filter", "full filter, unlinked pairs"
-ALONE = {"embedding alone": "embedding", "rules alone": "rules"}
+ALONE = {"embedding alone": "embedding", "rules alone": "rules", "frequency alone": "frequency"}
 PARTS = ("ours", FULL, UNLINKED, *ALONE)
 
 
