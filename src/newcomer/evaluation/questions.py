@@ -19,6 +19,7 @@ from newcomer.models.embedding.scorer import Scores, Snapshot
 from newcomer.models.engine import InferenceEngine, Scored
 from newcomer.models.ensemble import UNKNOWN
 
+KEPT = 64  # entities whose evidence is kept for further questions
 CONSIDERED = 20  # facts more than are listed, whose probability is asked for from the end that counts
 RULELESS = float(np.log(UNKNOWN) - np.log1p(-UNKNOWN))
 Places = npt.NDArray[np.integer]
@@ -85,6 +86,8 @@ class Questions:
     def applies(self, entity: int) -> Floats:
         """(2 relations, EVIDENCE): what is known of whether each relation applies to an entity."""
         if entity not in self._applies:
+            if len(self._applies) == KEPT:
+                self._applies.clear()
             self._applies[entity] = self.profiles.evidence(entity, *self.overlay.all_facts_of(entity))
         return self._applies[entity]
 
