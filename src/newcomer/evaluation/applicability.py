@@ -37,6 +37,7 @@ class RelationProfiles:
         self.num_seen = seen_count(observed) if num_seen is None else num_seen
         self._rows: Adjacency = observed.adjacency
         self._loops: dict[int, float] = {}
+        self._shares: dict[tuple[int, int], float] = {}
 
     @cached_property
     def _counts(self) -> scipy.sparse.csc_matrix:
@@ -69,8 +70,10 @@ class RelationProfiles:
         """The share of those with ``count`` answers at least that have more."""
         if count == 0:
             return float(self._base[relation])
-        counts = self._answers_of(relation)[1]
-        return float(((counts > count).sum() + 0.5) / ((counts >= count).sum() + 1))
+        if (relation, count) not in self._shares:
+            counts = self._answers_of(relation)[1]
+            self._shares[relation, count] = float(((counts > count).sum() + 0.5) / ((counts >= count).sum() + 1))
+        return self._shares[relation, count]
 
     def loop_share(self, relation: int) -> float:
         """The share of a relation's facts that join an entity to itself."""

@@ -5,7 +5,7 @@ neither is. So it does not depend on which question the fact was an answer to.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ class Question:
     scored: Scored
     known: Ids
     left_out: Mask  # who is not there, and the known answers
+    _evidence: dict[bytes, Floats] = field(default_factory=dict)
 
     @property
     def scores(self) -> Scores:
@@ -41,6 +42,12 @@ class Question:
 
     def evidence(self, places: Places) -> Floats:
         """(places, 2): see `newcomer.evaluation.calibration`; a known answer as if it were not known."""
+        asked = places.tobytes()
+        if asked not in self._evidence:  # two probabilities rest on it
+            self._evidence[asked] = self._evidence_of(places)
+        return self._evidence[asked]
+
+    def _evidence_of(self, places: Places) -> Floats:
         is_known = np.isin(places, self.known)
         found = np.empty((len(places), 2))
         found[~is_known] = evidence(self.scores, self.left_out, places[~is_known])
