@@ -280,3 +280,11 @@ def test_a_calibration_that_is_none_is_refused(change):
         content["answers"]["relations"] = [{"relation": "q", "asked": "tail", "slope": 1, "shift": 0, "questions": 1}]
     error = complaint(Calibration.from_dict, content, Vocabulary(["r"]))
     assert isinstance(error, DatasetError) and "train the model again" in str(error)
+
+
+def test_a_weight_that_is_held_takes_no_other_with_it_however_many_answers_there_are():
+    rng, count = np.random.default_rng(0), 20000
+    found = np.column_stack([rng.normal(-1, 2, count), np.log(rng.integers(1, 20, count))])
+    right = rng.random(count) < 1 / (1 + np.exp(-found[:, 0] - found[:, 1]))  # worse ranks are right more often
+    curve = fit_curve(found, right, np.zeros(count, dtype=np.int32), np.arange(count))
+    assert curve.rank == pytest.approx(0, abs=1e-6) and curve.share > 0.5

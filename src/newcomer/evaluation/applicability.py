@@ -92,9 +92,8 @@ class RelationProfiles:
         """(2 relations, EVIDENCE): of an entity with these known facts, seen or new."""
         answers = np.bincount(relations, minlength=2 * self.num_relations)
         found, base = np.empty((2 * self.num_relations, EVIDENCE)), self._base.copy()
-        similar = [self._by_relations(relations), self._by_facts(relations, tails)]
+        similar = [_scaled(one, entity) for one in (self._by_relations(relations), self._by_facts(relations, tails))]
         for column, weights in enumerate(similar):
-            weights[entity : entity + 1] = 0.0  # a seen entity says nothing about itself
             found[:, column] = (weights @ self._has + base) / (weights.sum() + 1)
         for relation in np.flatnonzero(answers).tolist():
             who, counts = self._answers_of(relation)
@@ -113,8 +112,9 @@ class RelationProfiles:
         """(seen,): how similar each is by the relations it has."""
         weights = np.zeros(2 * self.num_relations)
         weights[relations] = self._weights[relations]
-        shared: Floats = self._has @ weights
-        return _scaled((shared / max(weights.sum(), LEAST)) ** RELATION_POWER)
+        shared: Floats = (self._has @ weights) / max(weights.sum(), LEAST)
+        shared **= RELATION_POWER
+        return shared
 
     def _by_facts(self, relations: Ids, tails: Ids) -> Floats:
         """(seen,): how similar each is by the facts it has."""
@@ -126,11 +126,12 @@ class RelationProfiles:
             inverse = (relation + size) % (2 * size)
             first, end = np.searchsorted(others, [inverse, inverse + 1])
             found[having[first:end]] += np.log((self.num_seen + 1) / (end - first + 1))
-        return _scaled(found**FACT_POWER)
+        return found**FACT_POWER
 
 
-def _scaled(weights: Floats) -> Floats:
-    """With 1 as the highest."""
+def _scaled(weights: Floats, entity: int) -> Floats:
+    """With 1 as the highest, and 0 for the entity: a seen one says nothing about itself."""
+    weights[entity : entity + 1] = 0.0
     top = weights.max(initial=0.0)
     return weights / top if top > 0 else weights
 

@@ -271,7 +271,7 @@ def _logistic(evidence: npt.NDArray[np.float64], right: Mask) -> tuple[float, fl
     for held in ((), (1,), (0,), (0, 1)):
         precision = np.array([fixed if place in held else loose for place in range(3)])
         weights = regression(columns, targets, np.zeros(3), precision)
-        if (weights[:2] >= -1e-9).all():
+        if all(weights[place] >= -1e-9 or place in held for place in (0, 1)):
             break
     share, rank, shift = weights.tolist()
     return max(share, 0.0), max(rank, 0.0), shift

@@ -38,7 +38,7 @@ from newcomer.graph import Ids, Mask, Offsets, Vocabulary
 APPLIES = (0.3, 0.6, 0.1, 0.0, -1.0, -0.5)
 TOGETHER = (1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 RISING = 6  # the first weights, which are never negative
-FIRMNESS = 1.0  # precision of the prior around these
+FIRMNESS, HOLDING = 1.0, 1e12  # precision of the prior around these, and of one that holds a weight at 0
 RELATION_PRECISION = (64.0, 32.0)  # of how a relation departs from all: most answers to a question are wrong together
 SMALLEST = 1e-9
 Floats = npt.NDArray[np.float64]
@@ -177,13 +177,15 @@ def fit_fact_curve(examples: FactExamples) -> FactCurve:
 def _rising(columns: Floats, right: Mask) -> Floats:
     """Logistic weights around their prior, the first ones never below 0."""
     prior, targets = np.array(TOGETHER), right.astype(np.float64)
-    precision = np.full(len(prior), FIRMNESS)
+    held = np.zeros(len(prior), dtype=bool)
     while True:
-        weights = regression(columns, targets, np.where(precision > FIRMNESS, 0.0, prior), precision)
-        rising = weights[:RISING]
+        precision = np.where(held, HOLDING, FIRMNESS)
+        weights = regression(columns, targets, np.where(held, 0.0, prior), precision)
+        # Many examples still bend a held weight a little below 0: it is not looked at again.
+        rising = np.where(held, 0.0, weights)[:RISING]
         if (rising >= -1e-9).all():
             return np.concatenate([rising.clip(0.0), weights[RISING:]])
-        precision[int(np.argmin(rising))] = 1e12  # held at 0 from here on
+        held[int(np.argmin(rising))] = True
 
 
 @dataclass(frozen=True, eq=False)

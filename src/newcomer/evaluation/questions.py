@@ -101,7 +101,8 @@ class Questions:
     def applies_without(self, entity: int, relation: int, answer: int) -> Floats:
         """(EVIDENCE,): the same of one relation, as if one of its facts were not known."""
         relations, tails = self.overlay.all_facts_of(entity)
-        others = (relations != relation) | (tails != answer)
+        along = [relation, self.inverse(relation)] if answer == entity else [relation]  # a loop stands there twice
+        others = ~np.isin(relations, along) | (tails != answer)
         found: Floats = self.profiles.evidence(entity, relations[others], tails[others])[relation]
         return found
 

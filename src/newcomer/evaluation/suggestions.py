@@ -28,10 +28,9 @@ SEED = 17
 def mask_facts(dataset: InductiveDataset, newcomers: Ids, seed: Sequence[int], single: bool = False) -> WithheldDataset:
     """The data set without some facts of these newcomers; each keeps one at least."""
     facts, size, width = dataset.auxiliary.triples, 2 * len(dataset.relations), len(dataset.entities)
-    rows, generator = dataset.auxiliary.adjacency, np.random.default_rng([*seed, SEED])
-    masked = []
+    generator, masked = np.random.default_rng([*seed, SEED]), []
     for number, newcomer in enumerate(newcomers.tolist()):
-        relations, tails = rows.of(newcomer)
+        relations, tails = _facts_of(dataset, newcomer)
         units = np.unique(relations, return_inverse=True)[1]
         if single and (number % KINDS == SINGLE or units[-1] == 0):
             units = np.arange(len(relations))
@@ -42,6 +41,13 @@ def mask_facts(dataset: InductiveDataset, newcomers: Ids, seed: Sequence[int], s
     forwards = (heads * size + facts.relations) * width + tails
     backwards = (tails * size + facts.relations + size // 2) * width + heads
     return WithheldDataset.without(dataset, np.isin(forwards, keys) | np.isin(backwards, keys))
+
+
+def _facts_of(dataset: InductiveDataset, newcomer: int) -> tuple[Ids, Ids]:
+    """The oriented relations and tails of a newcomer's facts; one that joins it to itself stands there once."""
+    relations, tails = dataset.auxiliary.adjacency.of(newcomer)
+    once = (tails != newcomer) | (relations < len(dataset.relations))
+    return relations[once], tails[once]
 
 
 def _hidden(units: int, bare: bool, generator: np.random.Generator) -> Mask:
@@ -56,8 +62,8 @@ def _hidden(units: int, bare: bool, generator: np.random.Generator) -> Mask:
 
 def asked_newcomers(dataset: InductiveDataset, among: Ids, most: int, seed: int, single: bool = False) -> Ids:
     """Of some newcomers those of whom something can be masked, so many of them at most, drawn by the seed."""
-    rows = dataset.auxiliary.adjacency
-    with_two = [one for one in among.tolist() if len(rows.of(one)[0] if single else np.unique(rows.of(one)[0])) > 1]
+    found = ((one, _facts_of(dataset, one)[0]) for one in among.tolist())
+    with_two = [one for one, relations in found if len(relations if single else np.unique(relations)) > 1]
     drawn = np.random.default_rng([seed, SEED, 1]).permutation(np.array(with_two, dtype=np.int32))[:most]
     return np.sort(drawn)
 
