@@ -58,8 +58,9 @@ class Confidence(Plain):
     """How much is known of an entity.
 
     ``right`` is the share of first answers that were right about the validation newcomers with about as many facts
-    (``like``), of ``questions`` that were asked; None where there were none. ``best``, the likeliest missing fact, is
-    found when it is first looked at.
+    (``like``), of ``questions`` that were asked; None where there were none. It is ``tied`` where facts lead from it,
+    directly or over other newcomers, to an entity that was trained on; else no answer is likelier than it is of anyone.
+    ``best``, the likeliest missing fact, is found when it is first looked at.
     """
 
     entity: str
@@ -84,7 +85,7 @@ class Confidence(Plain):
 
     def to_dict(self) -> dict[str, Any]:
         """Its figures as plain values, with the likeliest missing fact."""
-        names = ("entity", "facts", "enough", "calibrated", "like", "questions", "right", "learn")
+        names = ("entity", "facts", "tied", "enough", "calibrated", "like", "questions", "right", "learn")
         best = None if self.best is None else {"fact": list(self.best.fact), "probability": self.best.probability}
         return {**{name: plain(getattr(self, name)) for name in names}, "best": best}
 
