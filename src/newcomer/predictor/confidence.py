@@ -80,8 +80,11 @@ class Confidence(Plain):
 
     @property
     def enough(self) -> bool:
-        """Whether its facts are enough for any answer: one that is more likely right than wrong."""
-        return self.best is not None and self.best.probability >= HALF
+        """Whether its facts are enough for any answer: one that is at least as likely right as wrong.
+
+        Those of an entity that is not tied to the graph are not: what is likely of it is so of anyone.
+        """
+        return self.tied and self.best is not None and self.best.probability >= HALF
 
     def to_dict(self) -> dict[str, Any]:
         """Its figures as plain values, with the likeliest missing fact."""
