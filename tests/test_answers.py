@@ -68,6 +68,9 @@ def test_confidence_is_plain_with_the_likeliest_fact_and_what_to_learn(model):
     found = confidence.to_dict()
     assert again(found) == found
     assert (found["facts"], found["enough"], found["best"]["fact"]) == (2, True, list(confidence.best.fact))
+    far = model.copy()
+    far.add([("far", "knows", "away")])  # no fact leads from these to anyone trained on
+    assert (found["tied"], far.confidence("far").to_dict()["tied"]) == (True, False)
     assert [one["question"] for one in found["learn"]] == [one.question for one in confidence.learn] != []
     opened = confidence.learn[0].opens[0]
     assert found["learn"][0]["opens"][0] == {"question": opened[0], "confidence": opened[1]}

@@ -96,6 +96,31 @@ def test_tables_name_question_answer_and_reason(made):
     )
 
 
+def test_answers_may_be_of_some_probability_a_class_or_a_relation_only(made):
+    words = ("suggest", "model", "--facts", "new.tsv", "--entity", "zoe", "--top", "30")
+    model = load(made / "model")
+    model.add(FACTS)
+    every = model.suggest("zoe", 30)
+    least = every[2].probability
+    found = lines(call(*words, "--min-probability", str(least), "--json", cwd=made).stdout)
+    assert [line["fact"] for line in found] == [list(one.fact) for one in every if one.probability >= least]
+    assert 3 <= len(found) < len(every) and all(line["probability"] >= least for line in found)
+    knows = [line["fact"] for line in lines(call(*words, "--relations", "knows", "--json", cwd=made).stdout)]
+    assert {fact[1] for fact in knows} == {"knows"} and {fact.index("zoe") for fact in knows} == {0, 2}
+    asked = ("predict", "model", "--entity", "p04", "--relation", "knows", "--types", "city1")
+    of_city = [line["answer"] for line in lines(call(*asked, "--json", cwd=made).stdout)]
+    assert of_city == [one.entity for one in load(made / "model").tails("p04", "knows", types=["city1"])] != []
+
+
+def test_where_no_answer_is_likely_enough_that_is_said(made):
+    words = ("--facts", "new.tsv", "--entity", "zoe", "--min-probability", "1")
+    assert call("suggest", "model", *words, cwd=made).stdout == "likely missing of zoe: none\n"
+    assert call("predict", "model", *words, "--relation", "knows", cwd=made).stdout == "knows(zoe, ?): none\n"
+    for wrong in ("1.5", "-0.1"):
+        told = sentence(call("suggest", "model", *words[:-1], wrong, cwd=made))
+        assert told == f"newcomer: --min-probability is {wrong}, but must be a number from 0 to 1"
+
+
 def test_seen_entities_can_be_asked_about_without_any_facts(made):
     done = call("predict", "model", "--entity", "p04", "--relation", "citizen_of", "--json", "--top", "1", cwd=made)
     assert len(lines(done.stdout)) == 1

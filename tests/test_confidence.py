@@ -119,6 +119,8 @@ def test_the_best_answer_decides_whether_it_is_enough():
     )
     assert sure.enough and not unsure.enough
     assert not replace(found, find=lambda: None).enough
+    far = replace(sure, tied=False)  # what is likely of it is so of anyone
+    assert not far.enough and "too few for an answer" in str(far)
 
 
 def suggestion(probability: float) -> Suggestion:

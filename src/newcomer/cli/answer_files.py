@@ -69,7 +69,7 @@ def give_answers(
         print_lines(line(about, answer) for _, found in answers for about, answer in found)
         return
     for query, found in answers:
-        _print_answers(query, found)
+        _print_answers(query, found) if found else typer.echo(f"{query}: none")
 
 
 def _print_answers(query: str, found: Found) -> None:

@@ -134,7 +134,7 @@ def suggestion_report(
         **found[MODEL],
         "calibrated": test.calibrated,
         "newcomers": len(test.newcomers),
-        "masked": len(test.dataset.withheld),
+        "masked": len(evaluation.visible.auxiliary) - len(test.dataset.auxiliary),
         "missing": int(test.missing.sum()),
         "suggested": SHOWN,
         "others": others,

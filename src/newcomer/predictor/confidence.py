@@ -58,8 +58,9 @@ class Confidence(Plain):
     """How much is known of an entity.
 
     ``right`` is the share of first answers that were right about the validation newcomers with about as many facts
-    (``like``), of ``questions`` that were asked; None where there were none. ``best``, the likeliest missing fact, is
-    found when it is first looked at.
+    (``like``), of ``questions`` that were asked; None where there were none. It is ``tied`` where facts lead from it,
+    directly or over other newcomers, to an entity that was trained on; else no answer is likelier than it is of anyone.
+    ``best``, the likeliest missing fact, is found when it is first looked at.
     """
 
     entity: str
@@ -79,12 +80,15 @@ class Confidence(Plain):
 
     @property
     def enough(self) -> bool:
-        """Whether its facts are enough for any answer: one that is more likely right than wrong."""
-        return self.best is not None and self.best.probability >= HALF
+        """Whether its facts are enough for any answer: one that is at least as likely right as wrong.
+
+        Those of an entity that is not tied to the graph are not: what is likely of it is so of anyone.
+        """
+        return self.tied and self.best is not None and self.best.probability >= HALF
 
     def to_dict(self) -> dict[str, Any]:
         """Its figures as plain values, with the likeliest missing fact."""
-        names = ("entity", "facts", "enough", "calibrated", "like", "questions", "right", "learn")
+        names = ("entity", "facts", "tied", "enough", "calibrated", "like", "questions", "right", "learn")
         best = None if self.best is None else {"fact": list(self.best.fact), "probability": self.best.probability}
         return {**{name: plain(getattr(self, name)) for name in names}, "best": best}
 
