@@ -85,11 +85,11 @@ class Job:
             problem = f"{arrived[late[0]]} comes after a later day" if late else "two files are of one day"
             refuse(f"{self.arrivals}: {problem}; rename it to a day that is still to come")
         for day in sorted(taken | arrived.keys()):
+            if not (self.facts / f"{day}.tsv").exists():
+                self.take_in(day, arrived[day])
             model = max((path.name for path in self.models.iterdir()), default="")
             if day <= model:
                 continue  # the model was trained on it: all is done
-            if not (self.facts / f"{day}.tsv").exists():
-                self.take_in(day, arrived[day])
             if model and not (self.suggestions / f"{day}.tsv").exists():
                 self.suggest(day, model)
             if not model or len(self.between(model, day)) >= self.options.every:
@@ -107,9 +107,10 @@ class Job:
         else:
             made.touch()
         count = 0
-        for count, fact in enumerate(rows_of(made), 1):
+        for fact in rows_of(made):
             if len(fact) != 3:
                 refuse(f"{source}: has a column of labels; give facts that are true, without labels")
+            count += 1
         appear(made, self.facts / f"{day}.tsv")
         print(f"{day}: {count} facts taken in", flush=True)
 
