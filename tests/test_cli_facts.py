@@ -116,6 +116,22 @@ def test_facts_of_seen_entities_that_the_graph_lacks_are_an_error_or_skipped_and
     assert last == {"left_out": [{"of": "late.tsv", "seen_facts": 1, "known_facts": 4}]}
 
 
+@pytest.mark.parametrize("how", ["file", "pipe"])
+@pytest.mark.parametrize(
+    ("fact", "option"),
+    [(("p01", "knows", "p02"), "--on-seen-fact"), (("zoe", "admires", "p02"), "--on-unknown-relation")],
+)
+def test_facts_that_are_all_left_out_as_asked_end_well_with_nothing(made, monkeypatch, fact, option, how):
+    file = write(made / "useless.tsv", [fact])
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(file.read_bytes())))
+    words = ("--facts", "-" if how == "pipe" else file.name, option, "skip")
+    for more in ((), ("--together",)):
+        done = call("suggest", "model", *words, "--out", "none.tsv", "--force", *more, cwd=made)
+        assert (done.returncode, done.stdout) == (0, "written 0 answers to none.tsv\n"), done.stderr
+        assert "skipped 1 fact" in done.stderr
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(file.read_bytes())))
+
+
 def test_newcomers_are_asked_about_in_the_direction_that_makes_sense_for_them(made):
     write(made / "sides.tsv", [("zoe", "lives_in", "newtown"), ("newtown", "city_in", "land1")])
     write(made / "tail.tsv", [("zoe", "lives_in", "newtown")])

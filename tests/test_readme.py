@@ -79,7 +79,10 @@ def shows(output: str, expected: list[str]) -> str | None:
 
 
 def run_page(page: Path, folder: Path) -> None:
-    """Run all blocks of a page in a folder."""
+    """Run all blocks of a page in a folder, beside the scripts that the page links to."""
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if target.endswith(".py") and "://" not in target:
+            shutil.copy(page.parent / target, folder)
     names: dict[str, object] = {}
     for kind, block in blocks(page):
         if kind == "python":

@@ -107,7 +107,7 @@ class NewcomerFacts:
         with self.added(run, pipe) as (model, newcomers):
             asked = list(dict.fromkeys(entities)) if entities else None
             named = set() if newcomers is None or asked is None else newcomers.named(asked)
-            if not asked and (newcomers is None or not (newcomers or newcomers.known)):
+            if not asked and (newcomers is None or not (newcomers or newcomers.known or newcomers.skipped)):
                 raise OptionError("there is no entity to query; give newcomers with --facts, or names with --entity")
             for name in asked or ():
                 if name not in named and name not in model:

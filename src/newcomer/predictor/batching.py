@@ -114,6 +114,11 @@ class NewcomerBatches:
         self.introduced = tuple(model.names.entity_names[end] for end in ends)
         self._triples, self._starts = _by_component(triples.take(~others), is_new)
 
+    @property
+    def skipped(self) -> int:
+        """How many facts were left out because that was asked for."""
+        return self.unknown_relations + self.seen_facts
+
     def __len__(self) -> int:
         """How many newcomers the facts are about."""
         return int(self._members(self._triples).size)
