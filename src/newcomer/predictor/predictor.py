@@ -308,8 +308,9 @@ class Predictor:
                 left_out |= False if allowed is None else ~allowed
                 queries[one.relation] = Query(snapshot, entity, one.relation, left_out)
             query, name = queries[one.relation], snapshot.name_of(one.place)
-            figures = one.score, one.probability, one.if_any, Explanation(query, name, k), self.calibration is not None
-            found.append(Suggestion(self.names.words(query.triple(name)), *figures))
+            figures = one.score, one.probability, max(one.if_any, one.probability)
+            because, calibrated = Explanation(query, name, k), self.calibration is not None
+            found.append(Suggestion(self.names.words(query.triple(name)), *figures, because, calibrated))
         return sorted(found, key=lambda one: (-one.probability, -one.score, one.fact))
 
     def roles(self, entity: str, relation: str) -> tuple[bool, bool]:
@@ -382,12 +383,9 @@ class Predictor:
         """These candidates as answers."""
         prober = self._prober(query.snapshot)
         names = [query.snapshot.name_of(place) for place in places]
-        figures = zip(
-            question.scores[places].tolist(),
-            prober.probabilities(question, places).tolist(),
-            prober.if_any(question, places).tolist(),
-            strict=True,
-        )
+        probabilities = prober.probabilities(question, places)
+        if_any = np.maximum(prober.if_any(question, places), probabilities)  # learned apart, but never less
+        figures = zip(question.scores[places].tolist(), probabilities.tolist(), if_any.tolist(), strict=True)
         return [
             Answer(name, *three, Explanation(query, name, k), self.calibration is not None)
             for name, three in zip(names, figures, strict=True)
