@@ -224,12 +224,11 @@ def test_a_job_that_is_killed_at_random_moments_loses_nothing_and_does_nothing_t
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], int], "subprocess.Popen[bytes]"]]:
-    """A job at work on a command that takes until a file ``go`` is there, and how to run the job again."""
+    """A job at work on a command that lasts until a file ``go`` is there, and how to run the job again."""
     program = tmp_path / "bin" / "newcomer"
     program.parent.mkdir()
-    program.write_text(
-        f"#!/bin/sh\ntouch {tmp_path}/begun\nwhile [ ! -e {tmp_path}/go ]; do sleep 0.05; done\nexit 3\n"
-    )
+    wait = "touch begun; while [ ! -e go ]; do sleep 0.05; done"
+    program.write_text(f"#!/bin/sh\ncd {tmp_path}\n[ -e begun ] || {{ {wait}; }}\nexit 3\n")
     program.chmod(0o755)
     folder = tmp_path / "job"
     arrive(folder, "0")
