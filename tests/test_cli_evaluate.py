@@ -30,6 +30,7 @@ MODELS: dict[str, tuple[str, list[str]]] = {
     "everyone": ("town", ["protocol=transductive"]),
     "searched": ("town", ["training.final_fit=no"]),
     "judge": ("village", []),
+    "blended": ("town", ["model.ensemble=yes", "model.constrained=no"]),
 }
 
 
@@ -220,6 +221,109 @@ def test_other_data_need_a_word(place):
     assert "no data set of that name is found here; name its place with --data" in sentence(evaluate(place, "own"))
     found = report_of(evaluate(place, "own", "--data", "moved", "--json"))
     assert found["dataset"] == "moved" and found["dataset_sha256"] == found["trained_on_sha256"]
+
+
+def test_suggestions_are_measured_on_the_screen_and_in_the_folder(place):
+    done = evaluate(place, "blended", "--task", "suggest", "--by", "facts", "--by", "relation")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((place / "blended" / "result-suggest.json").read_text())
+    for words in (
+        "town: vn (vn, distmult), inductive protocol, seed 0",
+        "rules alone",
+        f"20 facts suggested about each of 4 newcomers, of whose facts {report['masked']} are masked",
+        f"{report['missing']} facts are missing; right is what the data set states",
+        "with the precision that the model has from 0.5 on, frequency alone would find",
+        "Suggestions by probability",
+        "By facts: suggestions with a probability of a half at least",
+        "By relation: suggestions with a probability of a half at",
+        "the report is in blended/result-suggest.json",
+    ):
+        assert words in done.stdout, words
+    assert "not calibrated" not in done.stdout and "Probabilities, before" not in done.stdout
+    for name in ("recall@0.5", "right", "probability", "ece"):
+        assert f" {100 * report['metrics'][name]:.1f} " in done.stdout
+    for row in report["thresholds"]:
+        assert re.search(rf"from {row['from']:g} +{row['suggestions']} ", done.stdout)
+    read_bundle(place / "blended")
+    assert evaluate(place, "blended", "--task", "suggest").returncode == 0  # the report is replaced
+
+
+def test_suggestions_as_json(place):
+    words = ("blended", "--task", "suggest", "--by", "relation", "--json")
+    first, again = (report_of(evaluate(place, *words)) for _ in range(2))
+    assert first | {"seconds": 0} == again | {"seconds": 0}
+    assert json.loads((place / "blended" / "result-suggest.json").read_text()) == again
+    assert list(again)[: len(CORE)] == CORE
+    expected = ["suggest", "town", "vn", "inductive", "known", "all", 0]
+    assert [again[name] for name in CORE[:-1]] == expected
+    figures = {"precision@0.5", "recall@0.5", "precision@0.9", "ece", "right", "probability", "second_values"}
+    assert set(again["metrics"]) == figures and [one["name"] for one in again["others"]] == ["rules", "frequency"]
+    for one in (again, *again["others"]):
+        assert {"metrics", "thresholds", "bins", "bins_first"} <= set(one) and set(one["metrics"]) == figures
+        assert sum(row["answers"] for row in one["bins"]) <= again["newcomers"] * again["suggested"]
+    assert all(0 <= one["recall_at_same_precision"] <= 1 for one in again["others"])
+    assert again["calibrated"] and {row["by"] for row in again["breakdowns"]} <= {"relation"}
+    assert (again["newcomers"], again["suggested"]) == (4, 20)
+    few = report_of(evaluate(place, *words, "--newcomers", "2", "--seed", "5"))
+    assert (few["newcomers"], few["seed"], few["evaluation_seed"]) == (2, 0, 5)
+
+
+def test_suggestions_may_be_right_by_the_original_graph(place):
+    words = ("blended", "--task", "suggest", "--full-graph", "all")
+    full = report_of(evaluate(place, *words, "--filter", "full", "--json"))
+    known = report_of(evaluate(place, *words[:3], "--json"))
+    assert (full["filter"], known["filter"]) == ("full", "known")
+    assert full["missing"] == known["missing"] + 1  # q0 is a citizen of a second land
+    assert "right is what the full graph states" in evaluate(place, *words, "--filter", "full").stdout
+
+
+def test_suggestions_have_a_picture(place):
+    pytest.importorskip("matplotlib")
+    assert evaluate(place, "blended", "--task", "suggest", "--plot", "pictures").returncode == 0
+    assert [path.name for path in (place / "pictures").iterdir()] == ["suggestions.png"]
+
+
+def test_suggestions_of_a_model_without_validation_are_said_to_be_uncalibrated(place):
+    shutil.rmtree(place / "own")
+    changes = ["training.epochs=1", "training.validation_rate=0"]
+    write_bundle(place / "own", fit(load_dataset(place / "town"), settings(*changes), threads=1).bundle(world()))
+    done = evaluate(place, "own", "--task", "suggest", "--any-data", "--data", "town")
+    assert done.returncode == 0 and "the model is not calibrated: it was trained without validation" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--task", "suggest", "--candidates", "seen"], "suggest knows no --candidates; leave it out, or pass --task"),
+        (["--task", "suggest", "--ties", "mean"], "suggest knows no --ties; leave it out, or pass --task link-pred"),
+        (["--task", "suggest", "--rules-row"], "suggest knows no --rules-row"),
+        (["--task", "suggest", "--ranks", "r.parquet"], "suggest knows no --ranks"),
+        (
+            ["--task", "suggest", "--thresholds", "valid"],
+            "suggest knows no --thresholds; leave it out, or pass --task t",
+        ),
+        (["--task", "suggest", "--by", "class"], "suggest knows no --by class; leave it out, or pass --task link"),
+        (["--task", "suggest", "--filter", "full"], "name it with --full-graph"),
+        (["--task", "suggest", "--filter", "half"], "unknown filter 'half'"),
+        (["--task", "suggest", "--newcomers", "0"], "--newcomers is 0, but must be an integer from 1"),
+        (["--newcomers", "5"], "link prediction knows no --newcomers; leave it out, or pass --task suggest"),
+        (["--task", "triple-classification", "--newcomers", "5"], "triple classification knows no --newcomers"),
+        (["--task", "triple-classification", "--by", "facts"], "triple classification knows no --by facts"),
+        (["--task", "suggests"], "unknown task 'suggests'; did you mean 'suggest'?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_a_task_does_not_know_is_refused(made, words, problem):
+    assert problem in sentence(evaluate(made, "own", *words))
+    assert not (made / "own" / "result-suggest.json").exists() and not (made / "r.parquet").exists()
+
+
+def test_where_nothing_of_newcomers_can_be_masked_that_is_said(place):
+    bare = world(aux=[row for row in parts()["aux"] if row[1] == "lives_in"])
+    write_dataset(bare, place / "bare")
+    said = sentence(evaluate(place, "own", "--task", "suggest", "--data", "bare", "--any-data"))
+    assert "bare has no newcomer with facts along two relations, of which one could be masked; cut a data set" in said
+    assert not (place / "own" / "result-suggest.json").exists()
 
 
 def cut_town(place: Path, most: int, seed: int) -> None:

@@ -189,6 +189,15 @@ def test_the_most_alike_of_many_are_lines_or_a_file(made, tmp_path):
         (("suggest", "model", "--facts", "new.tsv", "--out", "a.tsv", "--json"), "choose one"),
         (("suggest", "model", "--facts", "new.tsv", "--format", "nt"), "the format of a file follows from its ending"),
         (("suggest", "model", "--facts", "-", "--format", "xml"), "unknown format 'xml'"),
+        (("suggest", "model", "--facts", "new.tsv", "--relations", "know"), "did you mean 'knows'?"),
+        (("suggest", "model", "--facts", "new.tsv", "--types", "city11"), "city11"),
+        (("predict", "model", "--facts", "new.tsv", "--relation", "knows", "--types", "nowhere"), "nowhere"),
+        (
+            ("suggest", "model", "--facts", "new.tsv", "--min-probability", "1.5"),
+            "--min-probability is 1.5, but must be",
+        ),
+        (("predict", "model", "--facts", "new.tsv", "--min-probability", "-0.1"), "a number from 0 to 1"),
+        (("explain", "model", "--facts", "new.tsv", "--min-probability", "nan"), "a number from 0 to 1"),
         (("predict", "model", "--facts", "-", "--questions", "-"), "standard input (`-`) is named more than once"),
         (
             ("predict", "model", "--questions", "new.tsv"),
@@ -199,6 +208,49 @@ def test_the_most_alike_of_many_are_lines_or_a_file(made, tmp_path):
 )
 def test_a_mistake_is_one_sentence(made, words, complaint):
     assert complaint in sentence(call(*words, cwd=made))
+
+
+def test_only_facts_that_are_wanted_are_suggested(made):
+    words = ("suggest", "model", "--facts", "new.tsv", "--entity", "zoe", "--top", "99", "--json")
+    everything = lines(call(*words, cwd=made).stdout)
+    along = lines(call(*words, "--relations", "knows", "--relations", "citizen_of", cwd=made).stdout)
+    assert {line["fact"][1] for line in everything} > {line["fact"][1] for line in along} == {"knows", "citizen_of"}
+    facts = [line["fact"] for line in along]
+    assert {fact[0] == "zoe" for fact in facts if fact[1] == "knows"} == {True, False}  # in both directions
+    assert facts == [line["fact"] for line in everything if line["fact"][1] in ("knows", "citizen_of")]
+    least = everything[5]["probability"]
+    likely = lines(call(*words, "--min-probability", repr(least), cwd=made).stdout)
+    assert likely == [line for line in everything if line["probability"] >= least] and 6 <= len(likely) < len(
+        everything
+    )
+    residents = {f"p{i:02}" for i in range(1, 24, 6)}
+    of_city = lines(call(*words, "--types", "city1", "--relations", "knows", cwd=made).stdout)
+    others = {end for line in of_city for end in line["fact"][::2] if end != "zoe"}
+    assert others and others <= residents
+    either = lines(call(*words, "--types", "city1", "--types", "land1", "--relations", "knows", cwd=made).stdout)
+    assert len(either) > len(of_city)
+    assert call(*words[:-1], "--min-probability", "1", cwd=made).returncode == 0
+
+
+def test_only_answers_that_are_wanted_are_predicted(made):
+    words = ("predict", "model", "--facts", "new.tsv", "--entity", "zoe", "--top", "99", "--json")
+    asked = (*words, "--relation", "knows")
+    everything = lines(call(*asked, cwd=made).stdout)
+    least = everything[2]["probability"]
+    likely = lines(call(*asked, "--min-probability", repr(least), cwd=made).stdout)
+    assert likely == [line for line in everything if line["probability"] >= least]
+    of_city = lines(call(*asked, "--types", "city1", cwd=made).stdout)
+    model = load(made / "model")
+    model.add(FACTS)
+    assert [line["answer"] for line in of_city] == [
+        one.entity for one in model.tails("zoe", "knows", 99, types=["city1"])
+    ]
+    assert of_city and len(of_city) < len(everything)
+    assert [line["rank"] for line in of_city] == list(range(1, len(of_city) + 1))
+    explained = lines(call("explain", *asked[1:], "--types", "city1", cwd=made).stdout)
+    assert [line["answer"] for line in explained] == [line["answer"] for line in of_city]
+    anything = lines(call(*words, "--types", "city1", "--min-probability", "0.0001", cwd=made).stdout)
+    assert anything and all(line["probability"] >= 0.0001 for line in anything)
 
 
 def test_a_fact_with_an_unknown_relation_is_refused_or_skipped(made, tmp_path):

@@ -46,6 +46,8 @@ def check(overlay: Overlay, facts: set[Fact]) -> None:
         assert sorted(pairs(overlay.all_facts_of(entity))) == rows_of(facts, entity)
         for relation in range(2 * RELATIONS):
             assert overlay.answers(entity, relation).tolist() == [tail for one, tail in mine if one == relation]
+            anyone_says = [tail for one, tail in rows_of(facts, entity) if one == relation]
+            assert sorted(overlay.all_answers(entity, relation).tolist()) == anyone_says
         assert overlay.is_unobserved[entity] == (not own(facts - of_newcomers(facts), entity))
     for relation in range(2 * RELATIONS):
         having = [

@@ -15,6 +15,7 @@ from newcomer.evaluation.measure import (
     CLASSIFICATION,
     SUGGESTION,
     Evaluation,
+    RankedTest,
     check_same_data,
     classify_with_probabilities,
     default_task,
@@ -197,12 +198,17 @@ def evaluate(
     if ranks is not None:
         write_ranks(ranked.model[0], ranks)
     if plot is not None:
-        drawn = {"model": headline(ranked.model[0])}
-        if ranked.rules:
-            drawn["rules alone"] = headline(ranked.rules[0])
-        plot_ranking(drawn, evaluation.visible, _title(report, str(protocol)), plot)
-        plot_reliability(report["calibration"], _title(report, str(protocol)), plot)
+        _draw_ranking(ranked, evaluation, report, _title(report, str(protocol)), plot)
     return report
+
+
+def _draw_ranking(ranked: RankedTest, evaluation: Evaluation, report: Report, title: str, folder: Path) -> None:
+    """The pictures of a ranking."""
+    drawn = {"model": headline(ranked.model[0])}
+    if ranked.rules:
+        drawn["rules alone"] = headline(ranked.rules[0])
+    plot_ranking(drawn, evaluation.visible, title, folder)
+    plot_reliability(report["calibration"], title, folder)
 
 
 def _title(report: Report, what: str) -> str:
