@@ -211,7 +211,7 @@ def test_a_mistake_is_one_sentence(made, words, complaint):
 
 
 def test_only_facts_that_are_wanted_are_suggested(made):
-    words = ("suggest", "model", "--facts", "new.tsv", "--entity", "zoe", "--top", "99", "--json")
+    words = ("suggest", "model", "--facts", "new.tsv", "--entity", "zoe", "--top", "999", "--json")
     everything = lines(call(*words, cwd=made).stdout)
     along = lines(call(*words, "--relations", "knows", "--relations", "citizen_of", cwd=made).stdout)
     assert {line["fact"][1] for line in everything} > {line["fact"][1] for line in along} == {"knows", "citizen_of"}
@@ -220,10 +220,9 @@ def test_only_facts_that_are_wanted_are_suggested(made):
     assert facts == [line["fact"] for line in everything if line["fact"][1] in ("knows", "citizen_of")]
     least = everything[5]["probability"]
     likely = lines(call(*words, "--min-probability", repr(least), cwd=made).stdout)
-    assert likely == [line for line in everything if line["probability"] >= least] and 6 <= len(likely) < len(
-        everything
-    )
-    residents = {f"p{i:02}" for i in range(1, 24, 6)}
+    assert likely == [line for line in everything if line["probability"] >= least]
+    assert 6 <= len(likely) < len(everything)
+    residents = {"q1", *(f"p{i:02}" for i in range(1, 24, 6))}
     of_city = lines(call(*words, "--types", "city1", "--relations", "knows", cwd=made).stdout)
     others = {end for line in of_city for end in line["fact"][::2] if end != "zoe"}
     assert others and others <= residents
@@ -238,7 +237,9 @@ def test_only_answers_that_are_wanted_are_predicted(made):
     everything = lines(call(*asked, cwd=made).stdout)
     least = everything[2]["probability"]
     likely = lines(call(*asked, "--min-probability", repr(least), cwd=made).stdout)
-    assert likely == [line for line in everything if line["probability"] >= least]
+    kept = [line for line in everything if line["probability"] >= least]
+    assert likely == [{**line, "rank": rank} for rank, line in enumerate(kept, 1)]
+    assert 3 <= len(kept) < len(everything)
     of_city = lines(call(*asked, "--types", "city1", cwd=made).stdout)
     model = load(made / "model")
     model.add(FACTS)

@@ -3,17 +3,29 @@
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from conftest import complaint, evaluate
 from newcomer.evaluation.calibration import AnswerRecorder, Answers, fit_curve
-from newcomer.evaluation.fact_probability import Calibration
-from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, calibration_of, thresholds_in
+from newcomer.evaluation.fact_probability import Calibration, FactCurve, FactExamples
+from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, calibration_of, labelled_curve, thresholds_in
+from newcomer.evaluation.suggestions import asked_newcomers
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
 from newcomer.models.bundle import read_bundle, write_bundle
-from newcomer.training.calibration import calibrate, first_right, newcomer_thresholds
+from newcomer.training.calibration import (
+    MASKED_NEWCOMERS,
+    ROUNDS,
+    calibrate,
+    fact_curve,
+    first_right,
+    masked_examples,
+    newcomer_thresholds,
+)
+from newcomer.training.ensemble import EnsembleLearner
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import Fitted, fit
 from nn_oracle import one_thread
@@ -143,3 +155,84 @@ def test_everything_stated_leaves_no_thresholds():
     names = asked.dataset.entities, asked.dataset.relations
     full = replace(asked.dataset, observed=Graph.build(*names, TripleArray.of(rows)))
     assert newcomer_thresholds(replace(asked, dataset=full), Scores(full), DATASET, 0) == {}
+
+
+def bare_learner(exam_: HoldOut, model: Fitted) -> SimpleNamespace:
+    """What asks: a model that learned without those held out."""
+    return SimpleNamespace(model=model.model, threads=1, prepared=SimpleNamespace(dataset=exam_.dataset))
+
+
+@cache
+def searched() -> Fitted:
+    """Trained on the graph without those held out alone."""
+    return fit(exam().dataset, settings("training.epochs=1", "training.validation_rate=0"), device="cpu", threads=1)
+
+
+def examples(**others: object) -> FactExamples | None:
+    learner = bare_learner(exam(), searched())
+    vars(learner).update(others)
+    return masked_examples(cast(EnsembleLearner, learner), None, exam(), DATASET)
+
+
+def test_facts_of_those_held_out_are_masked_and_asked_about_in_several_rounds():
+    found, dataset = examples(), exam().dataset
+    assert found is not None
+    who = asked_newcomers(dataset, dataset.newcomers, 99, searched().model.config.seed, single=True)
+    assert 0 < len(who) < MASKED_NEWCOMERS / ROUNDS and set(found.entity.tolist()) == set(who.tolist())
+    assert np.array_equal(found.entity.reshape(ROUNDS, -1)[0], found.entity.reshape(ROUNDS, -1)[1])
+    missing = found.missing.reshape(ROUNDS, -1)
+    assert len({row.tobytes() for row in missing}) > 1  # other facts are masked each time
+    # Right is what the data set states of them: what was masked, and what left the graph with others held out.
+    stated = {(h, r, t) for h, r, t in DATASET.observed.named()} | {
+        (DATASET.entities[h], DATASET.relations[r], DATASET.entities[t]) for h, r, t in DATASET.valid.rows.tolist()
+    }
+    size, names = len(dataset.relations), dataset.entities
+    assert found.right.any() and not found.right.all() and found.applies.any()
+    for question, answer, right in zip(found.question, found.answer, found.right, strict=True):
+        entity, relation = found.entity[question], found.relation[question]
+        ends = (names[entity], names[answer]) if relation < size else (names[answer], names[entity])
+        assert right == ((ends[0], dataset.relations[relation % size], ends[1]) in stated)
+    again = examples()
+    assert again is not None and all(np.array_equal(*pair) for pair in zip(found, again, strict=True))
+
+
+def test_where_nothing_can_be_masked_there_are_no_examples():
+    assert examples(prepared=SimpleNamespace(dataset=DATASET.reunited())) is None  # all were trained on
+    asked = exam()
+    facts = asked.dataset.auxiliary.triples
+    first = np.unique(np.where(asked.dataset.is_newcomer[facts.heads], facts.heads, facts.tails), return_index=True)[1]
+    few = Graph.build(asked.dataset.entities, asked.dataset.relations, facts.take(first))
+    bare = replace(asked, dataset=replace(asked.dataset, auxiliary=few))
+    assert len(bare.dataset.newcomers) and len(asked_newcomers(bare.dataset, bare.dataset.newcomers, 9, 0, True)) == 0
+    learner = bare_learner(asked, searched())
+    assert masked_examples(cast(EnsembleLearner, learner), None, bare, DATASET) is None
+
+
+def test_a_curve_of_facts_needs_right_answers_and_wrong_ones():
+    found = examples()
+    assert found is not None and fact_curve(None) is None
+    for right in (True, False):
+        assert fact_curve(found._replace(right=np.full(len(found.right), right))) is None
+    assert isinstance(fact_curve(found), FactCurve)
+    kept = calibrate(exam(), Scores(exam().dataset), DATASET, False, 0, found)["facts"]
+    wanted = fact_curve(found)
+    assert wanted is not None and kept == wanted.to_dict(exam().dataset.relations)
+
+
+def test_triples_have_a_curve_of_their_own_only_where_labels_told_which_are_true(tmp_path: Path):
+    write_bundle(tmp_path / "m", fitted().bundle(DATASET))
+    bundle = read_bundle(tmp_path / "m")
+    assert bundle.metrics[THRESHOLDS]["made_up"] and labelled_curve(bundle) is None
+    content = {**bundle.metrics[CALIBRATION], "triples": {**bundle.metrics[CALIBRATION]["answers"], "shift": 0.5}}
+    told = {**bundle.metrics[THRESHOLDS], "made_up": False}
+    found = labelled_curve(replace(bundle, metrics={CALIBRATION: content, THRESHOLDS: told}))
+    assert found is not None and found.shift == 0.5
+    for metrics in (
+        {},
+        {CALIBRATION: content},
+        {THRESHOLDS: told},
+        {CALIBRATION: content, THRESHOLDS: bundle.metrics[THRESHOLDS]},
+        {CALIBRATION: content, THRESHOLDS: {name: value for name, value in told.items() if name != "made_up"}},
+        {CALIBRATION: {**content, "triples": None}, THRESHOLDS: told},
+    ):
+        assert labelled_curve(replace(bundle, metrics=metrics)) is None
