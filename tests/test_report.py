@@ -39,15 +39,32 @@ from newcomer.evaluation.measure import (
     rank_test,
 )
 from newcomer.evaluation.metrics import paired_bootstrap
-from newcomer.evaluation.plots import PICTURES, plot_ranking, plot_reliability, rank_bins, rank_shares
+from newcomer.evaluation.plots import (
+    PICTURES,
+    plot_ranking,
+    plot_reliability,
+    plot_suggestions,
+    rank_bins,
+    rank_shares,
+)
 from newcomer.evaluation.ranking import RankingProtocol, RankingResult, ceiling, evaluate_under, queries_of
 from newcomer.evaluation.report import (
     classification_report,
     model_name,
     ranking_report,
     result_path,
+    suggestion_report,
     write_ranks,
     write_report,
+)
+from newcomer.evaluation.suggest import (
+    SHOWN,
+    Suggested,
+    by_known_facts,
+    by_relation,
+    recall_at,
+    suggestion_figures,
+    suggestion_test,
 )
 from newcomer.graph import Graph, Ids, InductiveDataset, Overlay, TripleArray, Vocabulary, concatenate
 from newcomer.models.bundle import RESULTS, Bundle, dataset_hash, read_bundle, write_bundle
@@ -571,6 +588,78 @@ def test_pictures(tmp_path):
         height, width, _ = pyplot.imread(path).shape
         assert width > height > 300
     assert pyplot.get_fignums() == []
+
+
+BLENDED = ("model.ensemble=yes", "model.constrained=no")
+
+
+def test_a_report_of_suggestions_says_what_was_measured_and_of_whom():
+    asked = evaluation(*BLENDED, seed=3)
+    test = suggestion_test(asked, "known", None, 3)
+    report = suggestion_report(asked, test, ["facts", "relation"], 1.25)
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    names = ("task", "filter", "candidates", "seed", "evaluation_seed", "newcomers", "suggested", "seconds")
+    assert [report[name] for name in names] == ["suggest", "known", "all", 0, 3, 3, SHOWN, 1.2]
+    assert report["masked"] == len(test.dataset.withheld) and report["missing"] == test.missing.sum()
+    assert report["calibrated"] and report["dataset_sha256"] == report["trained_on_sha256"]
+    mine = suggestion_figures(test, test.suggested["model"])
+    assert report["metrics"] == mine["metrics"] | {
+        name: None for name, value in mine["metrics"].items() if np.isnan(value)
+    }
+    precision = mine["metrics"]["precision@0.5"]
+    assert [one["name"] for one in report["others"]] == ["rules", "frequency"]
+    for one in report["others"]:
+        found = test.suggested[one["name"]]
+        assert one["recall_at_same_precision"] == recall_at(test, found, precision)
+        assert one["bins"] == suggestion_figures(test, found)["bins"] != report["bins"]
+    rows = [*by_known_facts(test, test.suggested["model"]), *by_relation(test, test.suggested["model"])]
+    assert [(row["by"], row["group"]) for row in report["breakdowns"]] == [(row["by"], row["group"]) for row in rows]
+    assert suggestion_report(asked, test)["breakdowns"] == []
+
+
+def test_without_rules_there_is_nobody_beside_the_model_and_what_is_no_number_is_null():
+    asked = evaluation()
+    test = suggestion_test(asked, "known", None, 9)
+    nothing = Suggested(*(column[:0] for column in vars(test.suggested["model"]).values()))
+    report = suggestion_report(asked, replace(test, suggested=dict.fromkeys(test.suggested, nothing), calibrated=False))
+    assert report["others"] == [] and not report["calibrated"] and report["bins"] == []
+    assert report["metrics"]["precision@0.5"] is None and report["metrics"]["recall@0.5"] == 0
+    assert report["thresholds"][0]["right"] is None and json.dumps(report, allow_nan=False)
+
+
+def test_a_report_of_suggestions_has_a_place_among_those_of_a_model(tmp_path):
+    for dataset in (DATASET, with_labels()):
+        path = result_path(tmp_path, "suggest", dataset)
+        assert path == tmp_path / "result-suggest.json" and path.name in RESULTS
+
+
+def test_the_picture_of_suggestions_has_the_ten_likeliest_and_all(tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    drawn, save = [], evaluation_plots.save_picture
+
+    def kept(figure, path):
+        drawn.extend(
+            (axes.get_title(), [(line.get_label(), line.get_xydata().tolist()) for line in axes.get_lines()])
+            for axes in figure.axes
+        )
+        save(figure, path)
+
+    monkeypatch.setattr(evaluation_plots, "save_picture", kept)
+
+    def figures(*points: tuple[float, float]) -> dict[str, Any]:
+        bins = [{"probability": x, "right": y} for x, y in points]
+        return {"bins": bins, "bins_first": bins[:1], "metrics": {"ece": points[0][0] / 10}}
+
+    report = figures((0.25, 0.5), (0.75, 1.0)) | {"others": [{"name": "rules", **figures((0.5, 0.0))}]}
+    path = plot_suggestions(report, r"cost in $ of $\frac{a}", tmp_path / "new")
+    assert path == tmp_path / "new" / "suggestions.png" and [one.name for one in path.parent.iterdir()] == [path.name]
+    height, width, _ = pyplot.imread(path).shape
+    assert width > height > 300 and pyplot.get_fignums() == []
+    titles, lines = zip(*drawn, strict=True)
+    assert titles == ("ten likeliest of each newcomer", "all suggestions")
+    first, everything = (dict(panel[1:]) for panel in lines)
+    assert first == {"model (error 2.5 points)": [[0.25, 0.5]], "rules (error 5.0 points)": [[0.5, 0.0]]}
+    assert everything == {"model": [[0.25, 0.5], [0.75, 1.0]], "rules": [[0.5, 0.0]]}
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
