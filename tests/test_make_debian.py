@@ -144,7 +144,7 @@ def test_any_compression_and_any_format_give_the_same_graph(listed, tmp_path, mo
     lz4 = pa.BufferOutputStream()
     with pa.CompressedOutputStream(lz4, "lz4") as stream:
         stream.write(plain)
-    for packed in (gzip.compress(plain), lzma.compress(plain), lz4.getvalue().to_pybytes()):
+    for packed in (gzip.compress(plain, mtime=0), lzma.compress(plain), lz4.getvalue().to_pybytes()):
         listed.write_bytes(packed)
         make(monkeypatch, listed, "--out", tmp_path / "graph.tsv", "--force")
         assert facts_in(tmp_path / "graph.tsv") == FACTS
@@ -168,7 +168,7 @@ def test_only_what_is_installed(tmp_path, monkeypatch):
 
 
 def test_all_lists_of_apt_and_nothing_beside_them(listed, tmp_path, monkeypatch):
-    (tmp_path / "site_main_binary-amd64_Packages.gz").write_bytes(gzip.compress(listed.read_bytes()))
+    (tmp_path / "site_main_binary-amd64_Packages.gz").write_bytes(gzip.compress(listed.read_bytes()), mtime=0)
     (tmp_path / "site_contrib_binary-amd64_Packages").write_text("Package: one-more\n", encoding="utf-8")
     for other in ("site_main_i18n_Translation-en", "site_Packages.diff_Index", "site_InRelease"):
         (tmp_path / other).write_text("no list of packages", encoding="utf-8")
@@ -236,7 +236,7 @@ def test_versions_compare_as_debian_compares_them(older, newer):
         (b"\n\n", "no package in it"),
         (lzma.compress(b"Package: a\n")[:-9], "is not a whole compressed file"),
         (b"\x04\x22\x4d\x18 and nothing else", "is not a whole compressed file"),
-        (gzip.compress(b"Package: a\n")[:-9], "is not a whole gzip file"),
+        (gzip.compress(b"Package: a\n", mtime=0)[:-9], "is not a whole gzip file"),
     ],
 )
 def test_a_bad_list_is_one_sentence_and_leaves_nothing(content, sentence, listed, tmp_path, monkeypatch, capsys):
