@@ -168,7 +168,7 @@ def test_only_what_is_installed(tmp_path, monkeypatch):
 
 
 def test_all_lists_of_apt_and_nothing_beside_them(listed, tmp_path, monkeypatch):
-    (tmp_path / "site_main_binary-amd64_Packages.gz").write_bytes(gzip.compress(listed.read_bytes()), mtime=0)
+    (tmp_path / "site_main_binary-amd64_Packages.gz").write_bytes(gzip.compress(listed.read_bytes()))
     (tmp_path / "site_contrib_binary-amd64_Packages").write_text("Package: one-more\n", encoding="utf-8")
     for other in ("site_main_i18n_Translation-en", "site_Packages.diff_Index", "site_InRelease"):
         (tmp_path / other).write_text("no list of packages", encoding="utf-8")
