@@ -9,6 +9,7 @@ import pytest
 
 import newcomer
 from newcomer.data.cut import FactsCut
+from newcomer.errors import OptionError
 from newcomer.models.bundle import Bundle
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
@@ -44,3 +45,8 @@ def test_facts_that_a_cut_withholds_are_not_counted_as_masked():
     known = report["known_facts"]
     # Each keeps one fact at least of those that the cut leaves.
     assert known["withheld"] > 0 and 0 < report["masked"] <= known["kept"] - report["newcomers"]
+
+
+def test_a_breakdown_that_suggestions_do_not_have_is_said_in_a_sentence():
+    with pytest.raises(OptionError, match="unknown breakdown of suggestions 'class'"):
+        newcomer.evaluate(trained(), DATASET, task="suggest", by=["class"], threads=1)

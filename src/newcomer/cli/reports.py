@@ -144,7 +144,7 @@ def _print_suggestions(title: str, report: "Report") -> None:
         f"{report['masked']:,} are masked, whole relations at a time; {report['missing']:,} facts are missing; right "
         f"is what {RIGHT[report['filter']]}; figures in percent, the last four of the ten likeliest"
     )
-    for one in report["others"]:
+    for one in report["others"] if report["metrics"]["precision@0.5"] is not None else ():
         same = f"{figure('', one['recall_at_same_precision'])} % of what is missing"
         typer.echo(f"with the precision that the model has from 0.5 on, {one['name']} alone would find {same}")
     columns = ("suggestions", "right", "probability", "recall", "second_values")

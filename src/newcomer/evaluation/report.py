@@ -22,6 +22,7 @@ import torch
 from newcomer import __version__
 from newcomer.config import Config, config_hash, load_preset
 from newcomer.data.cut import CutDataset
+from newcomer.errors import check_name
 from newcomer.evaluation.breakdown import breakdown
 from newcomer.evaluation.measure import (
     CLASSIFICATION,
@@ -120,6 +121,8 @@ def suggestion_report(
     evaluation: Evaluation, test: SuggestionTest, by: Sequence[str] = (), seconds: float = 0.0
 ) -> Report:
     """The report of suggestions: of the model, and of rules and frequency beside it."""
+    for name in by:
+        check_name("breakdown of suggestions", name, SUGGESTION_BREAKDOWNS)
     found = {name: suggestion_figures(test, suggested) for name, suggested in test.suggested.items()}
     precision, mine = found[MODEL]["metrics"]["precision@0.5"], test.suggested[MODEL]
     others = [
