@@ -80,14 +80,17 @@ class Questions:
 
     def ask(self, entity: int, relation: int, scored: Scored | None = None) -> Question:
         """A question, scored now unless that was done before."""
-        known, left_out = self.overlay.all_answers(entity, relation), self.left_out(entity, relation)
+        known = self.overlay.all_answers(entity, relation)
         scored = scored or self.engine.scored(self.snapshot, entity, relation)
-        return Question(entity, relation, scored, known, left_out)
+        return Question(entity, relation, scored, known, self._left_out(known))
 
     def left_out(self, entity: int, relation: int) -> Mask:
         """(entities,): who is no candidate."""
+        return self._left_out(self.overlay.all_answers(entity, relation))
+
+    def _left_out(self, known: Ids) -> Mask:
         mask: Mask = ~self.snapshot.is_present
-        mask[self.overlay.all_answers(entity, relation)] = True
+        mask[known] = True
         return mask
 
     def applies(self, entity: int) -> Floats:
@@ -216,20 +219,23 @@ def likeliest(
     found: dict[tuple[int, int], Likely] = {}
     size = prober.questions.profiles.num_relations
     for relation in relations:
-        for one in _best(prober, prober.questions.ask(entity, relation), k, allowed):
+        question = prober.questions.ask(entity, relation)
+        left_out = question.left_out if allowed is None else question.left_out | ~allowed
+        for one in _best(prober, question, k, left_out):
             key = one.place, relation % (size if one.place == entity else 2 * size)
             found.setdefault(key, one)
     considered = sorted(found.values(), key=_order)[: k + CONSIDERED]
-    asked = (
-        one._replace(probability=prober.from_answer(entity, one.relation, one.place)) if one.from_answer else one
-        for one in considered
-    )
-    return sorted(asked, key=_order)[:k]
+    return sorted((_settled(prober, entity, one) for one in considered), key=_order)[:k]
 
 
-def _best(prober: Prober, question: Question, k: int, allowed: Mask | None) -> list[Likely]:
-    """The best answers to one question, with probabilities as asked from the entity."""
-    places = best(question.scores, question.left_out if allowed is None else question.left_out | ~allowed, k)
+def answers_to(prober: Prober, question: Question, k: int, left_out: Mask) -> list[Likely]:
+    """The k best answers to a question, by score."""
+    return [_settled(prober, question.entity, one) for one in _best(prober, question, k, left_out)]
+
+
+def _best(prober: Prober, question: Question, k: int, left_out: Mask) -> list[Likely]:
+    """The same, with probabilities as asked from the entity."""
+    places = best(question.scores, left_out, k)
     columns = (
         places.tolist(),
         question.scores[places].tolist(),
@@ -238,6 +244,14 @@ def _best(prober: Prober, question: Question, k: int, allowed: Mask | None) -> l
         prober.questions.asked_from_answer(question, places).tolist(),
     )
     return [Likely(question.relation, *row) for row in zip(*columns, strict=True)]
+
+
+def _settled(prober: Prober, entity: int, one: Likely) -> Likely:
+    """With its probability from the end that counts; if there is an answer it is never less, though learned apart."""
+    probability = one.probability
+    if one.from_answer:
+        probability = prober.from_answer(entity, one.relation, one.place)
+    return one._replace(probability=probability, if_any=max(one.if_any, probability))
 
 
 def _order(one: Likely) -> tuple[float, float, int, int]:

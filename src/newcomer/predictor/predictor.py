@@ -17,7 +17,7 @@ from newcomer.errors import OptionError, shown
 from newcomer.evaluation.applicability import RelationProfiles, likely_relations
 from newcomer.evaluation.breakdown import facts_groups
 from newcomer.evaluation.calibration import best
-from newcomer.evaluation.questions import Prober, Question, Questions, likeliest
+from newcomer.evaluation.questions import Prober, Question, Questions, answers_to, likeliest
 from newcomer.evaluation.stored import calibration_of, labelled_curve
 from newcomer.evaluation.suggestions import RELATIONS
 from newcomer.graph import Mask, TripleArray, about_newcomers
@@ -308,7 +308,7 @@ class Predictor:
                 left_out |= False if allowed is None else ~allowed
                 queries[one.relation] = Query(snapshot, entity, one.relation, left_out)
             query, name = queries[one.relation], snapshot.name_of(one.place)
-            figures = one.score, one.probability, max(one.if_any, one.probability)
+            figures = one.score, one.probability, one.if_any
             because, calibrated = Explanation(query, name, k), self.calibration is not None
             found.append(Suggestion(self.names.words(query.triple(name)), *figures, because, calibrated))
         return sorted(found, key=lambda one: (-one.probability, -one.score, one.fact))
@@ -347,8 +347,13 @@ class Predictor:
         self, entity: str, relation: int, k: int, known: bool, least: float, types: Sequence[str] | None
     ) -> list[Answer]:
         query, question = self._query(self._snapshot, entity, relation, known, types)
-        found = self._made(query, question, best(question.scores, query.left_out, _checked_k(k)), k)
-        return [one for one in found if one.probability >= least]
+        found = []
+        for one in answers_to(self._prober(query.snapshot), question, _checked_k(k), query.left_out):
+            if one.probability >= least:
+                name = query.snapshot.name_of(one.place)
+                because, calibrated = Explanation(query, name, k), self.calibration is not None
+                found.append(Answer(name, one.score, one.probability, one.if_any, because, calibrated))
+        return found
 
     def _query(
         self, snapshot: NamedSnapshot, entity: str, relation: int, known: bool, types: Sequence[str] | None = None
@@ -378,18 +383,6 @@ class Predictor:
 
     def _prober(self, snapshot: NamedSnapshot) -> Prober:
         return Prober(self._questions(snapshot), self.calibration)
-
-    def _made(self, query: Query, question: Question, places: npt.NDArray[np.intp], k: int) -> list[Answer]:
-        """These candidates as answers."""
-        prober = self._prober(query.snapshot)
-        names = [query.snapshot.name_of(place) for place in places]
-        probabilities = prober.probabilities(question, places)
-        if_any = np.maximum(prober.if_any(question, places), probabilities)  # learned apart, but never less
-        figures = zip(question.scores[places].tolist(), probabilities.tolist(), if_any.tolist(), strict=True)
-        return [
-            Answer(name, *three, Explanation(query, name, k), self.calibration is not None)
-            for name, three in zip(names, figures, strict=True)
-        ]
 
     def _neighbors(self, snapshot: NamedSnapshot, entity: str) -> Iterator[Neighbor]:
         engine, identifier = self.engine, snapshot.id(entity)
