@@ -20,11 +20,12 @@ import torch
 
 from command_line import call, sentence
 from newcomer.cli import answer_files
+from newcomer.cli.predict import LISTED
 from newcomer.errors import OptionError
 from newcomer.models import device
 from newcomer.models.bundle import write_bundle
 from newcomer.models.propagation.scorer import PropagationScorer
-from newcomer.predictor import Explanation, NewcomerBatches, Predictor, load, predictor
+from newcomer.predictor import Explanation, Grounding, NewcomerBatches, Predictor, load, predictor
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, settings, world
@@ -115,7 +116,9 @@ def test_answers_may_be_of_some_probability_a_class_or_a_relation_only(made):
 def test_where_no_answer_is_likely_enough_that_is_said(made):
     words = ("--facts", "new.tsv", "--entity", "zoe", "--min-probability", "1")
     assert call("suggest", "model", *words, cwd=made).stdout == "likely missing of zoe: none\n"
-    assert call("predict", "model", *words, "--relation", "knows", cwd=made).stdout == "knows(zoe, ?): none\n"
+    for verb in ("predict", "explain"):
+        assert call(verb, "model", *words, "--relation", "knows", cwd=made).stdout == "knows(zoe, ?): none\n"
+    assert call("explain", "model", *words, "--json", cwd=made).stdout == ""
     for wrong in ("1.5", "-0.1"):
         told = sentence(call("suggest", "model", *words[:-1], wrong, cwd=made))
         assert told == f"newcomer: --min-probability is {wrong}, but must be a number from 0 to 1"
@@ -703,6 +706,15 @@ def test_explained_lines_have_all_that_the_words_have(made):
     ]
     assert [text for text in told.splitlines() if " speaks " in text] == said
     assert told.count("    also ") == min(len(line["because"]), 5) - 1
+
+
+def test_groundings_that_are_not_listed_are_counted(made, monkeypatch):
+    words = ("explain", "model", "--facts", "new.tsv", "--entity", "zoe", "--relation", "citizen_of", "--top", "1")
+    one = Grounding("knows(x,y) => citizen_of(x,y)", 0.5, 3, (("zoe", "knows", "p03"),))
+    for more, said in ((0, ""), (1, "  and 1 weaker grounding\n"), (2, "  and 2 weaker groundings\n")):
+        monkeypatch.setattr(Explanation, "groundings", (one,) * (LISTED["rules"] + more))
+        told = call(*words, cwd=made).stdout
+        assert told.count("; rule ") == LISTED["rules"] and said in told and ("weaker" in told) == bool(more)
 
 
 def test_where_nothing_speaks_for_an_answer_that_is_said(made, monkeypatch):

@@ -135,6 +135,8 @@ def test_confidence_in_words():
         "validation newcomers with as many (1), 75% had a right first answer; what would help most is borders(x, ?), "
         "from which rules lead to in(x, ?) (confidence 0.60)"
     )
+    told = ["had a right first answer" in str(replace(found, questions=count)) for count in (1, 4, 5)]
+    assert told == [False, False, True]  # one or two questions say nothing
     plain = Confidence("x", 2, "2-5", 0, None, (), False, True, lambda: suggestion(0.7))
     assert (
         str(plain)

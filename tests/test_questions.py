@@ -312,6 +312,7 @@ def test_the_likeliest_of_all_are_those_that_asking_everything_gives(change, ent
     some = likeliest(prober, entity, range(SIZE), k)
     assert len(some) == min(k, len(found))
     check(prober, entity, some)
+    assert some == likeliest(prober, entity, range(SIZE), 20)[:k]  # however few are listed
 
 
 @few
@@ -352,6 +353,27 @@ def test_what_is_known_of_an_entity_is_looked_at_once_and_all_of_it():
     without = questions.profiles.evidence(6, ids(1), ids(3))
     assert np.array_equal(questions.applies_without(6, 0, 1), without[0])
     assert np.array_equal(questions.applies_without(6, 0, 4), found[0])
+
+
+def test_who_asks_while_another_clears_what_is_kept_has_an_answer():
+    questions = prober_of({*SEEN_FACTS, (6, 0, 1)}).questions
+
+    class Cleared(dict[int, np.ndarray]):
+        """Another thread clears it after each look."""
+
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            self.clear()
+            return found
+
+        def get(self, key: int, default: Any = None) -> Any:
+            found = super().get(key, default)
+            self.clear()
+            return found
+
+    first = questions.applies(6)
+    questions._applies = Cleared({6: first})
+    assert np.array_equal(questions.applies(6), first)
 
 
 def test_a_fact_that_joins_one_to_itself_is_left_out_in_both_directions():

@@ -9,7 +9,6 @@ import pytest
 from conftest import complaint
 from newcomer.models.embedding.scorer import ABSENT
 from newcomer.predictor import Predictor
-from newcomer.predictor.fact_store import known_answers
 from nn_oracle import one_thread
 from test_predictor import ATLANTIS, BLENDED, DATASET, HEARING, forgetful, model
 from training_world import FOLDED
@@ -94,17 +93,6 @@ def test_an_entity_that_is_not_there_is_not_known():
     snapshot = model(*STATISTICS)._snapshot
     assert "Atlantis" not in snapshot and "q0" in snapshot
     assert str(complaint(snapshot.id, "Atlantis")) == "the entity 'Atlantis' is not known; add facts of it first"
-
-
-def test_known_answers_are_those_that_anyone_stated():
-    predictor = model(*STATISTICS)
-    predictor.add([("Lyonesse", "knows", "p05")])
-    snapshot, relation = predictor._snapshot, predictor.names.relation("knows") + len(predictor.relations)
-    known = known_answers(snapshot, snapshot.id("p05"), relation)
-    expected = {head for head, word, tail in facts_of(predictor) if (word, tail) == ("knows", "p05")}
-    assert {
-        snapshot.name_of(entity) for entity in np.flatnonzero(known).tolist()
-    } == expected and "Lyonesse" in expected
 
 
 def test_an_answer_is_similar_to_known_answers_by_facts_that_both_have():

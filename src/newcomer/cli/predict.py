@@ -212,14 +212,17 @@ def explain(
     """The best answers, what speaks for and against each, most first, and the fact that decides."""
     newcomers.check(wanted.file)
     queries = _queries(wanted, run, newcomers)
-    found = (one for model, query in queries for one in query.found(model, top, kept))
+    answers = ((str(query), query.found(model, top, kept)) for model, query in queries)
     if as_json:
-        print_lines(_in_full(about, answer) for about, answer in found)
+        print_lines(_in_full(about, answer) for _, found in answers for about, answer in found)
         return
-    for about, answer in found:
-        typer.echo(f"{in_words(fact_of(about, answer))}, probability {answer.probability:.2f}")
-        for sentence in _sentences(answer, top):
-            typer.echo(f"  {sentence}")
+    for asked, found in answers:
+        if not found:
+            typer.echo(f"{asked}: none")
+        for about, answer in found:
+            typer.echo(f"{in_words(fact_of(about, answer))}, probability {answer.probability:.2f}")
+            for sentence in _sentences(answer, top):
+                typer.echo(f"  {sentence}")
 
 
 def _queries(wanted: Wanted, run: Path, newcomers: NewcomerFacts) -> "Iterator[tuple[Predictor, Query | AnyQuery]]":
@@ -276,8 +279,9 @@ def _sentences(answer: "Answer | Suggestion", top: int) -> Iterator[str]:
         yield str(reason)
         listed = LISTED.get(reason.feature, 1)
         yield from (f"  also {one}" for one in reason.evidence[1:listed])
-        if reason.feature == "rules" and len(reason.evidence) > listed:
-            yield f"  and {len(reason.evidence) - listed:,} weaker groundings"
+        more = len(reason.evidence) - listed
+        if reason.feature == "rules" and more > 0:
+            yield f"  and {more:,} weaker grounding{'' if more == 1 else 's'}"
     if because.without is not None:
         yield f"without {in_words(because.without)} it would not be among the first {top}"
 

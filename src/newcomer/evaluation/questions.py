@@ -20,7 +20,8 @@ from newcomer.models.engine import InferenceEngine, Scored
 from newcomer.models.ensemble import UNKNOWN
 
 KEPT = 64  # entities whose evidence is kept for further questions
-CONSIDERED = 20  # facts more than are listed, whose probability is asked for from the end that counts
+POOL = 20  # answers to each question, at least, that are looked at: the best by score need not be the likeliest
+CONSIDERED = 20  # facts more than these, whose probability is asked for from the end that counts
 RULELESS = float(np.log(UNKNOWN) - np.log1p(-UNKNOWN))
 Places = npt.NDArray[np.integer]
 
@@ -95,11 +96,12 @@ class Questions:
 
     def applies(self, entity: int) -> Floats:
         """(2 relations, EVIDENCE): what is known of whether each relation applies to an entity."""
-        if entity not in self._applies:
-            if len(self._applies) == KEPT:
+        found = self._applies.get(entity)  # held here: whoever asks at the same time may clear what is kept
+        if found is None:
+            if len(self._applies) >= KEPT:
                 self._applies.clear()
-            self._applies[entity] = self.profiles.evidence(entity, *self.overlay.all_facts_of(entity))
-        return self._applies[entity]
+            found = self._applies[entity] = self.profiles.evidence(entity, *self.overlay.all_facts_of(entity))
+        return found
 
     def applies_without(self, entity: int, relation: int, answer: int) -> Floats:
         """(EVIDENCE,): the same of one relation, as if one of its facts were not known."""
@@ -214,17 +216,18 @@ def likeliest(
 ) -> list[Likely]:
     """The k facts of an entity that are most likely missing, by probability; each once.
 
-    Facts that are asked about from their other end are, if they are among the likeliest as asked from this one.
+    Facts that are asked about from their other end are, if they are among the likeliest as asked from this one. Of few
+    that are listed each has the place that it has in a list of ``POOL``.
     """
     found: dict[tuple[int, int], Likely] = {}
-    size = prober.questions.profiles.num_relations
+    size, pool = prober.questions.profiles.num_relations, max(k, POOL)
     for relation in relations:
         question = prober.questions.ask(entity, relation)
         left_out = question.left_out if allowed is None else question.left_out | ~allowed
-        for one in _best(prober, question, k, left_out):
+        for one in _best(prober, question, pool, left_out):
             key = one.place, relation % (size if one.place == entity else 2 * size)
             found.setdefault(key, one)
-    considered = sorted(found.values(), key=_order)[: k + CONSIDERED]
+    considered = sorted(found.values(), key=_order)[: pool + CONSIDERED]
     return sorted((_settled(prober, entity, one) for one in considered), key=_order)[:k]
 
 

@@ -27,6 +27,7 @@ from newcomer.rules.grounding import RuleIndex
 from newcomer.rules.rule import Kind
 
 LESSONS = 3  # relations to learn that are named
+TELLING = 5  # questions from which on a reader is told the share of right answers: that of one or two says nothing
 SAME_PAIR = (Kind.ONE, Kind.BOTH)
 Floats = npt.NDArray[np.float64]
 
@@ -101,7 +102,7 @@ class Confidence(Plain):
             said[0] += f" (the likeliest is {relation}({head}, {tail}), {kind} {self.best.probability:.2f})"
         if not self.tied:
             said.append("no fact leads to an entity that was trained on, so no answer is likelier than it is of anyone")
-        elif self.right is not None:
+        elif self.right is not None and self.questions >= TELLING:
             asked = f"{self.questions:,} questions about validation newcomers with as many ({self.like})"
             said.append(f"of {asked}, {self.right:.0%} had a right first answer")
         said += [f"what would help most is {lesson}" for lesson in self.learn[:1]]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from newcomer.errors import OptionError, shown, unknown_name
-from newcomer.graph import UNKNOWN, Graph, Ids, Mask, TripleArray, Vocabulary
+from newcomer.graph import UNKNOWN, Graph, Ids, TripleArray, Vocabulary
 from newcomer.models.embedding.newcomers import Component, EncodedComponent
 from newcomer.models.embedding.scorer import ABSENT, Members, Slot, Snapshot
 from newcomer.models.engine import InferenceEngine
@@ -413,14 +413,6 @@ class NamedSnapshot:
         if slot is not None and isinstance(slot.encoded.component, NamedComponent):
             return slot.encoded.component
         return NamedComponent.of(self.connected(name), self.store, self.names)
-
-
-def known_answers(snapshot: NamedSnapshot, entity: int, relation: int) -> Mask:
-    """(entities,): who is known, by anyone's facts, to answer (entity, oriented relation, ?)."""
-    mask = np.zeros(snapshot.graph.num_entities, dtype=bool)
-    relations, tails = snapshot.graph.overlay.all_facts_of(entity)
-    mask[tails[relations == relation]] = True
-    return mask
 
 
 def words_at(names: Names, triples: Tensor, encoded: EncodedComponent | None) -> list[Triple]:
