@@ -27,7 +27,7 @@ NOTES = (  # what is said beside the one sentence of an error, or without one
     r"  .*",  # such lines
     r"newcomer: the model has no rules that could be ranked by alone",
     r"newcomer: the (training|search) is kept in .*",
-    r"(search|final) \d+/\d+: loss .*",
+    r"(search|final), epoch \d+ of \d+: loss .*",
     r"trial \d+: .*",
     r"time limit reached: .*",
     r"\d+/\d+ [\w.-]+: failed, .*",

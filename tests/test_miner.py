@@ -176,6 +176,7 @@ def test_progress_is_reported_to_the_end(sample):
         ({"kinds": ()}, "no kind of rule"),
         ({"kinds": (Kind.ONE, 9)}, "9 is no kind of rule"),
         ({"min_support": 0}, "min_support is 0"),
+        ({"min_support": 10**30}, "must be at most"),
         ({"min_head_size": -1}, "min_head_size is -1"),
         ({"min_head_coverage": 1.01}, "min_head_coverage is 1.01"),
         ({"min_confidence": -0.5}, "min_confidence is -0.5"),

@@ -115,6 +115,12 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     assert "UTF8" in str(complaint(read, table(tmp_path, head=broken, relation=["r"], tail=["b"])))
 
 
+def test_a_title_that_is_not_utf8(tmp_path: Path) -> None:
+    path = table(tmp_path, **ABC)
+    path.write_bytes(path.read_bytes().replace(b"relation", b"rela\xc5ion"))
+    assert "is not a whole Parquet file" in str(complaint(read, path))
+
+
 def test_a_file_cut_anywhere_is_not_whole(tmp_path: Path) -> None:
     whole = table(tmp_path, **ABC).read_bytes()
     path = tmp_path / "cut.parquet"

@@ -26,7 +26,7 @@ def read_parquet(path: Path, options: ReadOptions) -> NamedTriples:
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(titles.values())):
                 _collect(batch, titles, collector, options, row)
                 row += batch.num_rows
-    except (pa.ArrowException, OSError, MemoryError) as error:
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:  # the last: of a column's title
         reason = " ".join(str(error).split())[:120]
         hint = "write it again, or give a file of another format"
         raise InputError(path, f"is not a whole Parquet file ({reason})", hint=hint) from None

@@ -14,6 +14,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Scratch = TypeVar("Scratch")
 MAX_SEED = 2**63 - 1
+MOST = 2**62  # that is counted
 
 
 class OutOfTimeError(Exception):
@@ -27,9 +28,10 @@ def require(condition: bool, name: str, value: object, wanted: str) -> None:
 
 
 def require_counts(limits: object, *names: str) -> None:
-    """Check attributes that are integers from 1."""
+    """Check attributes that are integers from 1, and such as compiled code can count."""
     for name in names:
         require(getattr(limits, name) >= 1, name, getattr(limits, name), "an integer from 1")
+        require(getattr(limits, name) <= MOST, name, getattr(limits, name), f"at most {MOST:,}")
 
 
 def require_shares(limits: object, *names: str) -> None:
