@@ -4,8 +4,9 @@
 
 The first is a logistic regression on the evidence of `newcomer.evaluation.applicability`; the second a curve of the
 answer's share and rank (`newcomer.evaluation.calibration`), learned on the questions that do have an answer; the third
-is counted: what share of the seen entities that are answers as often as y are so once more. How the three go together,
-and what their product is worth, is learned on all questions that suggestions ask, those without any answer included.
+is counted: what share of the seen entities that are answers as often as y are so once more. How the three go together
+with the confidence of the best rule, the number of known facts and whether r has an answer already, and what that is
+worth, is learned on all questions that suggestions ask, those without any answer included.
 A probability therefore means the same whatever was asked: a fact is as likely in a list of suggestions as it is as an
 answer to a question, or by itself.
 """
@@ -157,10 +158,8 @@ def fit_fact_curve(examples: FactExamples) -> FactCurve:
     relations = examples.relation[examples.question]
     answered = examples.answer_evidence[asked], examples.right[asked], relations[asked], examples.question[asked]
     answers = fit_curve(*answered, RELATION_PRECISION)
-    applying, right = (
-        _weighed(columns, applies)[examples.question],
-        answers.probabilities(examples.answer_evidence, relations),
-    )
+    applying = _weighed(columns, applies)[examples.question]
+    right = answers.probabilities(examples.answer_evidence, relations)
     known = examples.applies_evidence[examples.question]
     evidence = _columns(known, applying, right, examples.room, examples.rule_odds)
     together = _rising(evidence, examples.right)
