@@ -683,7 +683,17 @@ def test_the_report_says_how_far_probabilities_can_be_believed(changes):
     shown = [
         (f"q{i}", place, answer) for i in range(4) for place, answer in enumerate(model.tails(f"q{i}", "citizen_of"))
     ]
-    probabilities = np.array([answer.if_any for _, _, answer in shown])  # these questions have an answer
+    snapshot, relation = model._snapshot, model.names.relation("citizen_of")
+    asked = {f"q{i}": model._questions(snapshot).ask(snapshot.id(f"q{i}"), relation) for i in range(4)}
+    # As it was learned from questions that have an answer: what is shown is never below the probability of the fact.
+    learned = [
+        float(model._prober(snapshot).if_any(asked[name], np.array([snapshot.id(answer.entity)]))[0])
+        for name, _, answer in shown
+    ]
+    assert [a.if_any for _, _, a in shown] == [
+        max(b, a.probability) for b, (_, _, a) in zip(learned, shown, strict=True)
+    ]
+    probabilities = np.array(learned)
     right = np.array([(name, "citizen_of", answer.entity) in set(DATASET.known().named()) for name, _, answer in shown])
     first = np.array([place == 0 for _, place, _ in shown])
     assert right.sum() > 0

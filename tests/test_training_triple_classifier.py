@@ -169,7 +169,7 @@ def test_verdicts_are_those_of_evaluation(tmp_path: Path):
     verdicts = predictor.classify(asked)
     np.testing.assert_allclose([one.score for one in verdicts], judged.result.scores, atol=1e-5)
     assert [one.is_true for one in verdicts] == judged.result.predicted.tolist()
-    np.testing.assert_allclose([one.probability for one in verdicts], judged.probabilities, atol=1e-5)
+    np.testing.assert_allclose([one.among_labelled for one in verdicts], judged.probabilities, atol=1e-5)
     assert all(one.calibrated for one in verdicts) and predictor.classify([]) == []
     assert verdicts[0] == predictor.classify(asked[:1])[0]
 
@@ -230,7 +230,7 @@ def test_a_networks_verdicts_go_by_its_probabilities(tmp_path: Path, changes):
         for h, r, t in judged.result.triples.rows.tolist()
     ]
     verdicts = Predictor(bundle).classify(asked)
-    np.testing.assert_allclose([one.probability for one in verdicts], judged.probabilities, atol=1e-5)
+    np.testing.assert_allclose([one.among_labelled for one in verdicts], judged.probabilities, atol=1e-5)
     assert [one.is_true for one in verdicts] == judged.result.predicted.tolist()
     # The scores' own thresholds can still be asked for.
     by_scores = classify_test(replace(case, thresholds="newcomers"))
