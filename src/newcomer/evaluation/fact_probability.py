@@ -85,24 +85,15 @@ class FactCurve:
         return _weighed(_with_one(evidence), self.applies)
 
     def probabilities(
-        self, relation: int, applies: Floats, evidence: Floats, room: Floats, rule_odds: Floats
+        self, relation: Ids | int, applies: Floats, evidence: Floats, room: Floats, rule_odds: Floats
     ) -> Probabilities:
-        """Of answers along one oriented relation; as in `FactExamples`, but a row an answer."""
-        return self._of_many(np.full(len(evidence), relation, dtype=np.int32), applies, evidence, room, rule_odds)
-
-    def of_examples(self, examples: FactExamples) -> Probabilities:
-        """Of all answers."""
-        applies, relations = examples.applies_evidence[examples.question], examples.relation[examples.question]
-        return self._of_many(relations, applies, examples.answer_evidence, examples.room, examples.rule_odds)
-
-    def _of_many(
-        self, relations: Ids, applies: Floats, evidence: Floats, room: Floats, rule_odds: Floats
-    ) -> Probabilities:
+        """Of answers along oriented relations, or along one; as in `FactExamples`, but a row an answer."""
+        relations = np.broadcast_to(relation, len(evidence))
         answers = self.answers.probabilities(evidence, relations)
         weighed = _weighed(_columns(applies, self.applying(applies), answers, room, rule_odds), self.together)
         odds = weighed if len(self.knots) == 0 else np.interp(weighed, self.knots[:, 0], self.knots[:, 1])
-        for relation in np.unique(relations).tolist():
-            own, mine = self.relations.get(relation), relations == relation
+        for one in np.unique(relations).tolist():
+            own, mine = self.relations.get(one), relations == one
             if own is not None:
                 odds[mine] = own.slope * odds[mine] + own.shift
         return sigmoid(odds)
