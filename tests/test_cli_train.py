@@ -21,7 +21,6 @@ from newcomer.models.bundle import read_bundle
 from newcomer.models.propagation import gpu
 from newcomer.models.serialisation import load_model
 from newcomer.training import propagation as cost_model
-from newcomer.training import runtime
 from newcomer.training.checkpoint import CHECKPOINT, METRICS, RunState
 from newcomer.training.runtime import settled
 from nn_oracle import one_thread
@@ -76,10 +75,8 @@ def test_the_plan_says_what_was_decided_about_propagation_and_why(monkeypatch):
     assert "only an ensemble uses it" in planned("model.ensemble=no")["propagation"]
     assert "decided when this training began" in planned(resume=True)["propagation"]
     monkeypatch.setattr(cost_model, "MIN_STEPS", 1)
-    for affords, why in ((True, "so sparse that a CPU can"), (False, "would take a CPU too long")):
-        monkeypatch.setattr(runtime, "affords_propagation", lambda *_, found=affords: found)
-        assert why in planned()["propagation"] and ("learned from" in planned()["propagation"]) is affords
-    for halves, why in ((True, "a GPU trains; on a CPU only a sparse graph"), (False, "cannot compute with halves")):
+    assert planned()["propagation"].startswith("learned from at most 4,000 batches: there are facts enough to learn it")
+    for halves, why in ((True, "a GPU trains"), (False, "cannot compute with halves")):
         monkeypatch.setattr(gpu, "keeps_halves", lambda found=halves: found)
         row = planned(device="cuda")["propagation"]
         assert why in row and ("learned from" in row) is halves and row.endswith("(model.propagation=auto)")

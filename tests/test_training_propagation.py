@@ -215,7 +215,7 @@ def test_what_begins_with_what_was_learned_before_takes_fewer_and_ever_smaller_s
     for number in range(trainer.steps):
         trainer.step(number)
         rates.append(trainer.optimiser.param_groups[0]["lr"])
-    assert rates[0] == training.RATE and all(later < one for one, later in pairwise(rates))
+    assert rates[0] == PropagationTrainer.RATE and all(later < one for one, later in pairwise(rates))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -139,7 +139,7 @@ def plan_of(
         ("model", f"encoder {model.encoder}, decoder {model.decoder}, dim {model.dim}"),
         ("rules", _rules_in_words(planned, rules)),
         ("virtual neighbours", _neighbors_in_words(planned, rules)),
-        ("propagation", _propagation_in_words(dataset, settings, planned, device, resume)),
+        ("propagation", _propagation_in_words(settings, planned, device, resume)),
         ("validation", _validation_in_words(dataset, settings, planned)),
         *_phases_in_words(dataset, planned),
         ("device", device),
@@ -147,12 +147,9 @@ def plan_of(
     ]
 
 
-def _propagation_in_words(
-    dataset: "InductiveDataset", settings: "Config", planned: "Config", device: str, resume: bool
-) -> str:
+def _propagation_in_words(settings: "Config", planned: "Config", device: str, resume: bool) -> str:
     """Whether propagation is learned, and why, where the settings leave that open."""
     from newcomer.config import AUTO
-    from newcomer.training.propagation import MIN_STEPS, num_steps
 
     learned, most = planned.model.propagation is True, planned.training.propagation_steps
     words = f"learned from at most {most:,} batches" if learned else "none"
@@ -163,13 +160,11 @@ def _propagation_in_words(
     elif not planned.model.ensemble:
         why = "only an ensemble uses it"
     elif device == "cuda":
-        why = "a GPU trains; on a CPU only a sparse graph has it" if learned else "this GPU cannot compute with halves"
+        why = "a GPU trains" if learned else "this GPU cannot compute with halves"
     elif learned:
-        why = "the graph is so sparse that a CPU can"
-    elif num_steps(len(dataset.observed), most) < MIN_STEPS:
-        why = "too few facts to learn it from for a CPU; a GPU has it always"
+        why = "there are facts enough to learn it from"
     else:
-        why = "it would take a CPU too long on this graph; a GPU has it"
+        why = "too few facts to learn it from for a CPU; a GPU has it always"
     return f"{words}: {why} (model.propagation=auto)"
 
 

@@ -99,7 +99,7 @@ class ModelConfig(Settings):
     propagation: bool | Literal["auto"] = setting(
         AUTO,
         "Whether the ensemble (model.ensemble) has a path-based network that propagates from the query's entity; auto: "
-        "on a GPU, and on a CPU where the graph is so sparse that it trains in the time that the embeddings take.",
+        "wherever there are facts enough to learn it from (on a GPU always).",
     )
     triple_classifier: bool = setting(
         True,
@@ -142,7 +142,7 @@ class TrainingConfig(Settings):
         64, "Corrupted triples drawn for each true one, where model.answers_by_input is false.", low=1
     )
     softmax_negatives: int | None = setting(
-        15_000,
+        1_000,
         "Entities that an answer is compared with, where model.answers_by_input is true: drawn for each batch where "
         "there are more; none: all.",
         low=1,

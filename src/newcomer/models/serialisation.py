@@ -31,8 +31,8 @@ from newcomer.models.embedding.model import build_model
 from newcomer.models.engine import InferenceEngine, StoredNewcomers, TrainedModel
 from newcomer.models.ensemble import KINDS, feature_names
 from newcomer.models.ensemble import Weights as EnsembleWeights
+from newcomer.models.propagation.network import LAYERS, Propagation
 from newcomer.models.propagation.network import PREFIX as PROPAGATION
-from newcomer.models.propagation.network import Propagation
 from newcomer.models.rule_engine import limits_of
 from newcomer.models.triple_classifier import PREFIX as TRIPLE_CLASSIFIER
 from newcomer.models.triple_classifier import TripleClassifier, feature_count
@@ -145,7 +145,10 @@ def propagation_of(weights: Weights, num_relations: int) -> Propagation | None:
     """The propagation network among stored weights, if there is one."""
     own = under(PROPAGATION, weights)
     problem = "the propagation network does not fit the relations"
-    return _load(Propagation(num_relations, torch.Generator()), own, problem) if own else None
+    if not own:
+        return None
+    layers = len(own["scales"]) if "scales" in own and own["scales"].ndim else LAYERS
+    return _load(Propagation(num_relations, torch.Generator(), layers=layers), own, problem)
 
 
 def triple_classifier_of(weights: Weights, num_relations: int) -> TripleClassifier | None:

@@ -38,6 +38,7 @@ from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import RuleSet
 from newcomer.training.calibration import calibrate, masked_examples, newcomer_thresholds
+from newcomer.training.candidate_propagation import propagation_trainer, way_of
 from newcomer.training.checkpoint import (
     BEST,
     CHECKPOINT,
@@ -58,7 +59,7 @@ from newcomer.training.embedding import Trainer
 from newcomer.training.ensemble import EnsembleLearner, priors_of
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.preparation import Prepared, prepare, renamed_rules
-from newcomer.training.propagation import PropagationTrainer, carried_over, frontier_stays_local
+from newcomer.training.propagation import PropagationTrainer, carried_over
 from newcomer.training.runtime import check_finite, deterministic, memory_in_words, settled, torch_threads
 from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
 
@@ -251,17 +252,15 @@ class _Run:
         if learned is None:
             return Tensors()
         relations = world.prepared.dataset.relations
-        fresh = Propagation(len(relations), torch.Generator().manual_seed(self.config.seed))
+        fresh = Propagation(len(relations), torch.Generator().manual_seed(self.config.seed), layers=learned[0].layers)
         return copied(BEGUN, carried_over(*learned, fresh, relations))
 
     def _propagation_trainer(self, world: World) -> PropagationTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
-        begun = [self.journal.tensors.get(f"{phase}sparse") for phase in (PREFIX, BEGUN)]
-        sparse = next((bool(one) for one in begun if one is not None), None)  # as it began, wherever it goes on
-        if sparse is None:
-            sparse = self.place.type == "cpu" and frontier_stays_local(observed, seen)
+        begun = [way_of(under(prefix, self.journal.tensors)) for prefix in (PREFIX, BEGUN)]
+        way = next((one for one in begun if one is not None), None)  # as it began, wherever it goes on
         steps, seed = self.config.training.propagation_steps, self.config.seed
-        return PropagationTrainer(observed, seen, steps, seed, self.place, sparse)
+        return propagation_trainer(observed, seen, steps, seed, self.place, way, self.threads)
 
     def _weigh(self, held_out: HoldOut, learner: EnsembleLearner) -> None:
         """Learn the weights of the ensemble, and validate it."""

@@ -6,14 +6,15 @@ another fact joins the two, the answer is plain, and nothing would be learned of
 
 A query whose answer is left without any edge teaches nothing: it would be known by that.
 
+There are three `Way`s to do it. *Everyone* is worked out for all entities, as a GPU can; *frontier* for those that
+messages reach, which is quick in sparse graphs; *candidates* for some that are drawn (`newcomer.training.candidates`),
+by a network of three layers, which a CPU can in any graph.
+
 On a GPU a step is a few hundred small operations, each of which takes longer to start than to do. So they are recorded
 once, with room for as many queries as a step has, and started as one from then on.
 
-Whether a CPU can afford it is told by the operations that it would take. In a sparse graph few entities are near a
-source, and only these are worked out (`newcomer.models.propagation.cpu`); in a dense one nearly all are. So the
-distances from a sample of sources are found, and what training on such queries takes is compared with what training the
-embeddings does, which goes by entities, however few edges there are. In a sparse graph propagation is worth more than
-all the rest, and so it may take longer than that, but not many times as long.
+Which way a CPU takes is told by the distances from a sample of sources: in a sparse graph few entities are near a
+source, and all of these are worked out; in a dense one nearly all are near.
 """
 
 import math
@@ -35,7 +36,7 @@ from newcomer.models.propagation.network import DIM, KEPT, LAYERS, PREFIX, Propa
 from newcomer.models.serialisation import under
 from newcomer.training.checkpoint import Tensors, copied, optimiser_tensors, restore_optimiser
 
-BATCH, RATE, MIN_RATE, MAX_NORM = 64, 3e-3, 0.05, 1.0
+BATCH, MIN_RATE, MAX_NORM = 64, 0.05, 1.0
 MAX_SHARE = 0.05  # of the facts that a batch may mask
 PASSES = 10  # over the facts, at most
 SPARSE_TABLE_SIZE = 1 << 29  # numbers that a sparse network may work on together
@@ -44,10 +45,9 @@ WARM_UPS = 2  # of what is recorded, before it is
 OPTIMISER = f"{PREFIX}adam."
 SAMPLE = 64  # sources
 MIN_STEPS = 500  # fewer teach too little
-CHEAP = 300.0  # seconds that are no burden in any case
-MAX_RATIO = 2.0  # of the seconds for propagation to those for embeddings
-# Seconds of one core for a pair of entity and query, a message, a candidate, and a number of a vector.
-PAIR, MESSAGE, CANDIDATE, NUMBER = 1.4e-6, 0.5e-6, 5e-9, 0.3e-9
+LOCAL = 8e-3  # seconds of one core for a query; by drawn candidates it takes two or three thousandths
+# Seconds of one core for a pair of entity and query, a message, and a candidate.
+PAIR, MESSAGE, CANDIDATE = 1.4e-6, 0.5e-6, 5e-9
 
 
 class Batch(NamedTuple):
@@ -77,6 +77,8 @@ class PropagationTrainer:
     A ``sparse`` one trains on a CPU, wherever the rest does; by default, what trains on a CPU is sparse.
     """
 
+    LAYERS, RATE = LAYERS, 3e-3
+
     def __init__(
         self,
         observed: Graph,
@@ -93,13 +95,14 @@ class PropagationTrainer:
         self.seed, self.device, facts = seed, device, len(self.graph.facts)
         self.batch_size = _batch_size(facts)
         self.steps = num_steps(facts, max_steps)
-        self.network = Propagation(observed.num_relations, torch.Generator().manual_seed(seed), sparse).to(device)
+        generator = torch.Generator().manual_seed(seed)
+        self.network = Propagation(observed.num_relations, generator, sparse, self.LAYERS).to(device)
         relations = self.graph.facts[:, 1]
         self.network.known_relations[torch.cat([relations, relations + observed.num_relations])] = 1.0
         ones = torch.ones(len(self.graph.relations))
         edges = PropagationEdges(self.graph.rows, self.graph.relations, ones, observed.num_relations)
         self.edges = edges.on(device)
-        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=RATE, fused=device.type == "cuda")
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=self.RATE, fused=device.type == "cuda")
         self._edges_of = torch.argsort(self.graph.sources, stable=True).view(-1, 2)  # of each fact
         self._last_order = -1, torch.empty(0, dtype=torch.int64)  # the last pass, and its order
         self._recorded: _RecordedStep | None = None
@@ -117,16 +120,21 @@ class PropagationTrainer:
         degrees = self._degrees_without(masked)
         queries = self._queries(facts, number)
         queries = queries[degrees[queries[:, 2]] > 0]
-        loss = torch.zeros((), device=self.device)
         if len(queries) == 0:
-            return loss
+            return torch.zeros((), device=self.device)
         self.optimiser.zero_grad(set_to_none=False)
-        for batch in self._batches(queries, masked, degrees):
-            loss = loss + self._add_gradients(batch)
+        loss = self._learn(queries, masked, degrees, number)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), MAX_NORM)
         for group in self.optimiser.param_groups:
-            group["lr"] = RATE * max(MIN_RATE, min(1.0, (1 - number / self.steps) / (1 - self._constant_until)))
+            group["lr"] = self.RATE * max(MIN_RATE, min(1.0, (1 - number / self.steps) / (1 - self._constant_until)))
         self.optimiser.step()
+        return loss
+
+    def _learn(self, queries: Tensor, masked: Tensor, degrees: Tensor, number: int) -> Tensor:
+        """Set the gradients by queries (n, 3), with some edges masked; gives the mean of their losses."""
+        loss = torch.zeros((), device=self.device)
+        for batch in self._batches(queries, masked, degrees):
+            loss = loss + self._add_gradients(batch)
         return loss
 
     def _facts(self, number: int) -> Tensor:
@@ -300,30 +308,24 @@ def _seed_of(seed: int, number: int, use: int) -> int:
     return (seed * 1_000_003 + number * 10 + use) % 2**63
 
 
-def affords_propagation(dataset: InductiveDataset, config: Config) -> bool:
-    """Whether training it takes about twice as long as the embeddings at most, and has enough to learn from."""
-    steps = num_steps(len(dataset.observed), config.training.propagation_steps)
-    if steps < MIN_STEPS:
-        return False
-    both = config.training.validation_rate > 0 and config.training.final_fit  # a search before the final fit
-    seconds = steps * (1 + WARM_STEPS * both) * BATCH * _query_seconds(dataset)
-    return bool(seconds <= max(CHEAP, MAX_RATIO * (1 + both) * _embedding_seconds(dataset, config)))
+def teaches_enough(dataset: InductiveDataset, config: Config) -> bool:
+    """Whether there are facts enough to learn a network from."""
+    return num_steps(len(dataset.observed), config.training.propagation_steps) >= MIN_STEPS
 
 
 def frontier_stays_local(observed: Graph, num_entities: int) -> bool:
-    """Whether messages reach less than half of all entities: else a sparse network is no cheaper."""
-    reached = sum(np.count_nonzero(found <= LAYERS) for found in _sampled_distances(observed, num_entities))
-    return bool(reached < 0.5 * num_entities * SAMPLE)
+    """Whether messages reach so few entities that all of them can be worked out."""
+    return bool(_query_seconds(observed, num_entities) <= LOCAL)
 
 
-def _query_seconds(dataset: InductiveDataset) -> float:
-    """Seconds that training on one query takes, by the mean of a sample."""
-    degrees, total = dataset.observed.degrees, 0.0
-    for found in _sampled_distances(dataset.observed, len(dataset.entities)):
+def _query_seconds(observed: Graph, num_entities: int) -> float:
+    """Seconds that training on all that a query reaches takes, by the mean of a sample."""
+    degrees, total = observed.degrees, 0.0
+    for found in _sampled_distances(observed, num_entities):
         for layer in range(LAYERS):
             messages = degrees[np.flatnonzero(found <= layer)].sum()
             total += PAIR * np.count_nonzero(found <= layer + 1) + MESSAGE * messages
-    return total / SAMPLE + CANDIDATE * len(dataset.entities)
+    return total / SAMPLE + CANDIDATE * num_entities
 
 
 def _sampled_distances(observed: Graph, num_entities: int) -> Iterator[Ids]:
@@ -334,10 +336,3 @@ def _sampled_distances(observed: Graph, num_entities: int) -> Iterator[Ids]:
     drawn = np.random.default_rng(0).integers(len(triples), size=SAMPLE)
     for source in np.where(np.arange(SAMPLE) % 2, triples.heads[drawn], triples.tails[drawn]).tolist():
         yield distances([edges], source, LAYERS, num_entities)
-
-
-def _embedding_seconds(dataset: InductiveDataset, config: Config) -> float:
-    """Seconds that training the embeddings takes, in one phase."""
-    training, seen = config.training, int(dataset.is_seen.sum())
-    compared = min(seen, training.softmax_negatives or seen) if config.model.answers_by_input else training.negatives
-    return NUMBER * training.epochs * len(dataset.observed) * compared * config.model.dim

@@ -14,7 +14,7 @@ from newcomer.graph import InductiveDataset
 from newcomer.models.device import limited_threads
 from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.propagation import gpu as fused
-from newcomer.training.propagation import affords_propagation
+from newcomer.training.propagation import teaches_enough
 
 SMALL = 2_000_000  # facts times the length of a vector
 # How torch words it.
@@ -25,14 +25,14 @@ _FILLING: Any = torch.utils.deterministic
 def settled(config: Config, dataset: InductiveDataset, device: torch.device, before: bool | None = None) -> Config:
     """The settings with ``model.propagation`` decided where it is auto.
 
-    It is on where a GPU has kernels for it, and on a CPU where the graph is sparse. What was decided ``before``, when
-    the same training began, stays.
+    It is on where a GPU has kernels for it, and on a CPU where there are facts enough to learn it from. What was
+    decided ``before``, when the same training began, stays.
     """
     if config.model.propagation != AUTO:
         return config
     chosen = config.model.ensemble and before  # None: not decided yet
     if chosen is None:
-        chosen = fused.keeps_halves() if device.type == "cuda" else affords_propagation(dataset, config)
+        chosen = fused.keeps_halves() if device.type == "cuda" else teaches_enough(dataset, config)
     return replace(config, model=replace(config.model, propagation=chosen))
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from newcomer.models.device import one_thread
 from newcomer.models.propagation.cpu import distances
 from newcomer.models.propagation.edges import Floats, Ids, PropagationEdges
-from newcomer.models.propagation.network import DIM, LAYERS, Propagation, message_sums, over_all
+from newcomer.models.propagation.network import DIM, Propagation, message_sums, over_all
 from newcomer.rules.compiled import compiled
 
 MAX_CANDIDATES = 6  # chains whose facts are masked in turn; as many are kept that lead to any other entity
@@ -121,13 +121,13 @@ def _without(edges: PropagationEdges, facts: Sequence[Fact]) -> PropagationEdges
 def traced(network: Propagation, parts: Sequence[PropagationEdges], question: Question) -> Trace:
     """The query with all entities in all layers; in a sparse network those not yet reached are zero."""
     count, source = question.num_entities, torch.tensor([question.source])
-    distance = torch.from_numpy(distances(parts, question.source, LAYERS, count))
+    distance = torch.from_numpy(distances(parts, question.source, network.layers, count))
     with torch.enable_grad():
         query_vectors = network.queries[[question.query]].detach()
         vectors = [query_vectors.new_zeros(count, 1, DIM).index_put((source, torch.tensor([0])), query_vectors)]
-        added = [torch.zeros_like(vectors[0], requires_grad=True) for _ in range(LAYERS)]  # for their gradients
+        added = [torch.zeros_like(vectors[0], requires_grad=True) for _ in range(network.layers)]  # for their gradients
         degrees = 1 + over_all([one.degrees for one in parts], count)
-        for layer in range(LAYERS):
+        for layer in range(network.layers):
             sums = message_sums(parts, vectors[-1], network.scales[layer], count) + added[layer]
             after = network.updated(layer, vectors[-1], sums, source, query_vectors, degrees)
             vectors.append(after * (distance <= layer + 1)[:, None, None] if network.is_sparse else after)
@@ -156,14 +156,14 @@ def candidate_chains(
     network: Propagation, parts: Sequence[PropagationEdges], question: Question
 ) -> list[tuple[Fact, ...]]:
     """The chains to the answer of the highest mean importance, best first."""
-    count, source, answer = question.num_entities, question.source, question.answer
-    done, left = (distances(parts, end, LAYERS, count) for end in (source, answer))
-    if source == answer or done[answer] > LAYERS:
+    count, source, answer, layers = question.num_entities, question.source, question.answer, network.layers
+    done, left = (distances(parts, end, layers, count) for end in (source, answer))
+    if source == answer or done[answer] > layers:
         return []
     messages, trace = messages_along(parts), traced(network, parts, question)
-    best = _start(count, source)
-    for layer in range(LAYERS):
-        useful = (done[messages.senders] <= layer) & (left[messages.receivers] < LAYERS - layer)
+    best = _start(count, source, layers)
+    for layer in range(layers):
+        useful = (done[messages.senders] <= layer) & (left[messages.receivers] < layers - layer)
         edges = np.flatnonzero(useful & (messages.senders != answer))
         gains = importances(network, trace, layer, Messages(*(column[edges] for column in messages)))
         best = _Best(*_extended(messages.senders, messages.receivers, edges, gains, source, *best))
@@ -184,11 +184,11 @@ def _log_probabilities(scores: Tensor, question: Question) -> Tensor:
     return scores - torch.logsumexp(scores[: question.num_seen], dim=0)
 
 
-def _start(num_entities: int, source: int) -> _Best:
+def _start(num_entities: int, source: int, layers: int) -> _Best:
     """A chain to the source alone, of no edge."""
     lengths = np.full((num_entities, MAX_CANDIDATES), -1, dtype=np.int64)
     lengths[source, 0] = 0
-    return _Best(lengths, np.zeros(lengths.shape), np.full((*lengths.shape, LAYERS), -1, dtype=np.int64))
+    return _Best(lengths, np.zeros(lengths.shape), np.full((*lengths.shape, layers), -1, dtype=np.int64))
 
 
 @compiled

@@ -45,6 +45,13 @@ class _MessageSums(torch.autograd.Function):
         return None, torch.from_numpy(of_vectors), torch.from_numpy(of_scales), None
 
 
+def sums_of_pairs(messages: Messages, vectors: Tensor, scales: Tensor, num_receivers: int) -> Tensor:
+    """(receivers, d): the sums of messages between pairs of entity and query, by their places."""
+    parts = (NO_OFFSETS, messages), NO_PART, NO_PART
+    result: Tensor = _MessageSums.apply(parts, vectors[:, None], scales, num_receivers)  # type: ignore[no-untyped-call]
+    return result[:, 0]
+
+
 class Pairs(NamedTuple):
     """Vectors of some pairs of entity and query."""
 
@@ -95,9 +102,7 @@ class Frontier(NamedTuple):
         receivers, senders, relations, weights = self.messages
         sent, reached = self.sent[layer], int(self.within[layer + 1])
         messages = Messages(receivers[:sent], senders[:sent], relations[:sent], weights[:sent])
-        parts = (NO_OFFSETS, messages), NO_PART, NO_PART
-        result: Tensor = _MessageSums.apply(parts, vectors[:, None], scales, reached)  # type: ignore[no-untyped-call]
-        return result[:, 0]
+        return sums_of_pairs(messages, vectors, scales, reached)
 
 
 def find_frontier(parts: Sequence[PropagationEdges], sources: Ids, layers: int, num_entities: int) -> Frontier:

@@ -9,7 +9,8 @@ with products number by number, and the score of v is a small network of ``h_v``
 follows from the paths that lead to it, and no entity has a number of its own: a newcomer is treated as any other.
 
 In a *sparse* network ``h_v`` stays zero until an edge leads to v from an entity that the query has reached. So a layer
-is worked out for these pairs of entity and query alone, and all other entities have the same score.
+is worked out for these pairs of entity and query alone, and all other entities have the same score. For training, a
+sparse network can be worked out for some candidates alone (`candidate_scores`), from the blocks that lead to them.
 
 A dense network needs little work in its first two layers. After the first one only neighbours of the source differ
 from a vector ``c`` that is the same for all queries, so that the sums of the second are
@@ -25,11 +26,13 @@ import torch
 from torch import Tensor, nn
 
 from newcomer.models.propagation import cpu, gpu
+from newcomer.models.propagation.blocks import Block
 from newcomer.models.propagation.edges import PropagationEdges
 from newcomer.models.sparse import Rows, weighted_sum
 from newcomer.models.vn.layers import glorot
 
 DIM, LAYERS = 32, 4
+FEW_LAYERS = 3  # of a network that is trained on drawn candidates: see `newcomer.models.propagation.blocks`
 PREFIX = "propagation."  # of the names of its weights
 TABLE_SIZE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers that are worked on together
 KEPT = 12  # vectors of an entity that training keeps
@@ -41,7 +44,9 @@ class Propagation(nn.Module):
     A ``sparse`` one lives on a CPU.
     """
 
-    def __init__(self, num_relations: int, generator: torch.Generator, sparse: bool = False) -> None:
+    def __init__(
+        self, num_relations: int, generator: torch.Generator, sparse: bool = False, layers: int = LAYERS
+    ) -> None:
         super().__init__()
         oriented = 2 * num_relations
 
@@ -50,16 +55,21 @@ class Propagation(nn.Module):
 
         self.num_relations = num_relations
         self.queries = drawn(oriented, DIM, mean=0.0, spread=1.0)
-        self.scales = drawn(LAYERS, oriented, DIM, mean=1.0, spread=0.3)
-        self.gates = nn.ModuleList(_linear(DIM, DIM, generator) for _ in range(LAYERS))
-        self.mixes = nn.ModuleList(_linear(3 * DIM, DIM, generator) for _ in range(LAYERS))
-        self.norms = nn.ModuleList(nn.LayerNorm(DIM) for _ in range(LAYERS))
+        self.scales = drawn(layers, oriented, DIM, mean=1.0, spread=0.3)
+        self.gates = nn.ModuleList(_linear(DIM, DIM, generator) for _ in range(layers))
+        self.mixes = nn.ModuleList(_linear(3 * DIM, DIM, generator) for _ in range(layers))
+        self.norms = nn.ModuleList(nn.LayerNorm(DIM) for _ in range(layers))
         self.first = _linear(2 * DIM, 2 * DIM, generator)
         self.last = nn.Parameter(glorot(1, 2 * DIM, generator))  # without a bias, which would change no order
         self.known_relations: Tensor
         self.register_buffer("known_relations", torch.zeros(oriented))
         self.sparse: Tensor
         self.register_buffer("sparse", torch.tensor(float(sparse)))
+
+    @property
+    def layers(self) -> int:
+        """How many steps messages go."""
+        return len(self.scales)
 
     @property
     def is_sparse(self) -> bool:
@@ -103,7 +113,7 @@ class Propagation(nn.Module):
             vectors, done = vectors.index_put(start, query_vectors.to(kept)), 0
         else:
             vectors, done = self._first_two_layers(parts, sources, query_vectors, degrees, background), 2
-        for layer in range(done, LAYERS):
+        for layer in range(done, self.layers):
             sums = message_sums(parts, vectors, self.scales[layer], num_entities)
             vectors = self.updated(layer, vectors, sums, sources, query_vectors, degrees)
         return self.readout(vectors, query_vectors)
@@ -130,7 +140,7 @@ class Propagation(nn.Module):
     ) -> tuple[cpu.Frontier, Tensor, Tensor]:
         """Of a sparse network: its frontier, the scores of these pairs, and (queries,) that of all other entities."""
         query_vectors = nn.functional.embedding(queries, self.queries)
-        frontier = cpu.find_frontier(parts, sources.numpy(), LAYERS, num_entities)
+        frontier = cpu.find_frontier(parts, sources.numpy(), self.layers, num_entities)
         query_of, vectors = torch.from_numpy(frontier.queries), query_vectors
         degrees = self._degrees(parts, num_entities)[torch.from_numpy(frontier.entities)]
         for layer, count in enumerate(frontier.within[1:].tolist()):
@@ -139,8 +149,30 @@ class Propagation(nn.Module):
             vectors = _padded(vectors, count)
             vectors = self._added(layer, vectors, self._mixed(layer, vectors, sums * gate, degrees[:count]))
         of_query = self._of_query(query_vectors)
-        others = nn.functional.linear(torch.relu(of_query), self.last)[:, 0]
-        return frontier, self._scored(vectors, of_query[query_of]), others
+        return frontier, self._scored(vectors, of_query[query_of]), self._unreached_scores(of_query)
+
+    def candidate_scores(self, blocks: Sequence[Block], sources: Tensor, queries: Tensor, degrees: Tensor) -> Tensor:
+        """Of a sparse network: the scores of the candidates that the last block has, and behind them (queries,) that of
+        all entities that no message reaches. ``degrees`` (entities,) are one more than each has edges.
+        """
+        query_vectors = nn.functional.embedding(queries, self.queries)
+        vectors = query_vectors
+        for layer, block in enumerate(blocks):
+            entities, query_of, before = map(torch.from_numpy, (block.entities, block.queries, block.before))
+            sums = block.message_sums(vectors, self.scales[layer])
+            start = torch.nonzero(entities == sources[query_of])[:, 0]
+            sums = sums.index_add(0, start, query_vectors[query_of[start]])
+            # Who was not reached before was zero: the last row is.
+            vectors = _padded(vectors, len(vectors) + 1)[torch.where(before < 0, len(vectors), before)]
+            gated = sums * self._gate(layer, query_vectors)[query_of]
+            vectors = self._added(layer, vectors, self._mixed(layer, vectors, gated, degrees[entities]))
+        of_query = self._of_query(query_vectors)
+        reached = self._scored(vectors, of_query[torch.from_numpy(blocks[-1].queries)])
+        return torch.cat([reached, self._unreached_scores(of_query)])
+
+    def _unreached_scores(self, of_query: Tensor) -> Tensor:
+        """(queries,): the score of all entities whose vectors are zero."""
+        return nn.functional.linear(torch.relu(of_query), self.last)[:, 0]
 
     def background_of(self, edges: PropagationEdges) -> Tensor:
         """(rows, d): the sums of the second layer of entities that no query has reached."""
