@@ -18,7 +18,6 @@ from newcomer.training import propagation as training
 from newcomer.training.checkpoint import CHECKPOINT, began_with_propagation
 from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.propagation import (
-    WARM_STEPS,
     Batch,
     PropagationTrainer,
     carried_over,
@@ -210,7 +209,7 @@ def test_what_begins_with_what_was_learned_before_takes_fewer_and_ever_smaller_s
     trainer, other = trainer_of(steps=40), trainer_of(seed=1)
     trainer.begin_with(carried_over(other.network, DATASET.relations, trainer.network, DATASET.relations))
     assert torch.equal(trainer.network.queries, other.network.queries) and trainer.network.is_sparse
-    assert trainer.steps == round(WARM_STEPS * 40)
+    assert trainer.steps == round(PropagationTrainer.WARM_STEPS * 40)
     rates = []
     for number in range(trainer.steps):
         trainer.step(number)
@@ -305,7 +304,7 @@ def test_a_fit_trains_weighs_and_stores_the_network():
     found, alone = fitted_with("training.final_fit=no"), trainer_of(steps=6)
     assert found.model.propagation is not None
     alone.begin_with(carried_over(found.model.propagation, found.dataset.relations, alone.network, DATASET.relations))
-    assert alone.steps == 2 == np.ceil(6 * WARM_STEPS)
+    assert alone.steps == 2 == np.ceil(6 * PropagationTrainer.WARM_STEPS)
     for number in range(alone.steps):
         alone.step(number)
     assert all(np.array_equal(value, trained[name]) for name, value in part_weights(PROPAGATION, alone.network).items())

@@ -34,7 +34,7 @@ class Way(Enum):
 class CandidateTrainer(PropagationTrainer):
     """Trains on a CPU, wherever the rest does."""
 
-    LAYERS, RATE = FEW_LAYERS, 1e-2
+    LAYERS, RATE, WARM_STEPS = FEW_LAYERS, 1e-2, 0.1
 
     def __init__(self, observed: Graph, num_seen: int, max_steps: int, seed: int, threads: int | None = None) -> None:
         super().__init__(observed, num_seen, max_steps, seed, torch.device("cpu"), sparse=True)

@@ -40,7 +40,6 @@ BATCH, MIN_RATE, MAX_NORM = 64, 0.05, 1.0
 MAX_SHARE = 0.05  # of the facts that a batch may mask
 PASSES = 10  # over the facts, at most
 SPARSE_TABLE_SIZE = 1 << 29  # numbers that a sparse network may work on together
-WARM_STEPS = 0.3  # of the steps, where something was learned on another graph before
 WARM_UPS = 2  # of what is recorded, before it is
 OPTIMISER = f"{PREFIX}adam."
 SAMPLE = 64  # sources
@@ -78,6 +77,7 @@ class PropagationTrainer:
     """
 
     LAYERS, RATE = LAYERS, 3e-3
+    WARM_STEPS = 0.3  # of the steps, where something was learned on another graph before
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class PropagationTrainer:
     def begin_with(self, learned: Tensors) -> None:
         """Start from what was learned on another graph (`carried_over`); fewer steps are enough then."""
         self.network.load_state_dict({**self.network.state_dict(), **learned})
-        self.steps, self._constant_until = math.ceil(WARM_STEPS * self.steps), 0.0
+        self.steps, self._constant_until = math.ceil(self.WARM_STEPS * self.steps), 0.0
 
     def step(self, number: int) -> Tensor:
         """Learn from one batch of queries; gives the loss of a query, as a number that may not be there yet."""
