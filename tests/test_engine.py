@@ -20,6 +20,7 @@ from newcomer.models.engine import InferenceEngine, SnapshotScorer, query_batche
 from newcomer.models.serialisation import load_engine
 from newcomer.predictor import Predictor
 from newcomer.rules.ranking import RuleEvidence
+from newcomer.training.candidate_propagation import Way, way_of
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, parts, settings, world
@@ -34,12 +35,12 @@ PROPAGATION = (*STATISTICS, "model.propagation=yes", "training.propagation_steps
 SETTINGS = {
     "ensemble": ENSEMBLE,
     "statistics": STATISTICS,
-    "dense propagation": PROPAGATION,
-    "sparse propagation": PROPAGATION,
+    **dict.fromkeys(("dense propagation", "sparse propagation", "candidate propagation"), PROPAGATION),
     "vn ensemble": ("model.ensemble=yes", "model.constrained=no"),
     **{name: (f"model.encoder={name}",) for name in ("vn", "mean", "lan", "lstm")},
     "foldin": FOLDED,
 }
+WAYS = {"dense propagation": Way.EVERYONE, "sparse propagation": Way.FRONTIER, "candidate propagation": Way.CANDIDATES}
 every_model = pytest.mark.parametrize("model", SETTINGS)
 
 
@@ -47,10 +48,10 @@ every_model = pytest.mark.parametrize("model", SETTINGS)
 def trained(model: str) -> Bundle:
     """On the small world, read back from its folder."""
     with pytest.MonkeyPatch.context() as patched, TemporaryDirectory() as folder:
-        patched.setattr("newcomer.training.pipeline.frontier_stays_local", lambda *_: model == "sparse propagation")
+        patched.setattr("newcomer.training.candidate_propagation.chosen_way", lambda *_: WAYS.get(model))
         fitted = fit(WORLD, settings("training.epochs=1", "rules.walks=50", *SETTINGS[model]), device="cpu")
-        if fitted.model.propagation is not None:
-            assert fitted.model.propagation.is_sparse is (model == "sparse propagation")
+        if model in WAYS:
+            assert way_of(fitted.model.propagation.state_dict()) is WAYS[model]
         write_bundle(Path(folder) / "m", fitted.bundle(WORLD))
         return read_bundle(Path(folder) / "m")
 

@@ -1,6 +1,6 @@
 """The weights follow from who is right: what is learned from which queries, in a run and by itself.
 
-Covers newcomer.training.ensemble.
+Covers newcomer.training.ensemble; the tables of candidates are in test_examples.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,8 @@ from ensemble_world import NAMES, QUERIES, SAMPLE, TableEngine
 from newcomer.config import load_preset, with_overrides
 from newcomer.models.ensemble import KINDS, LINKED, ensemble_scores, feature_names
 from newcomer.models.serialisation import ENSEMBLE
-from newcomer.training.ensemble import THINNED, Examples, examples, few_weights_for, priors_of, weights_for
+from newcomer.training.ensemble import THINNED, few_weights_for, priors_of, weights_for
+from newcomer.training.examples import Examples, examples
 from newcomer.training.pipeline import fit
 from newcomer.training.preparation import mined_rules
 from training_world import choosing, settings, world
@@ -99,7 +100,7 @@ def test_a_run_with_an_ensemble_weighs_both_and_keeps_the_weights():
     fitted = fit(SAMPLE, with_overrides(load_preset("default"), [*small, *quick]), threads=1)
     about = fitted.metrics["validation"]
     assert about["model"]["mrr"] > about["embedding"]["mrr"]
-    names = feature_names(statistics=True, has_propagation=False)
+    names = feature_names(statistics=True, has_propagation=True)
     assert list(fitted.metrics["ensemble"]) == [f"{feature}{kind}" for kind in KINDS for feature in names]
     stored = fitted.bundle(SAMPLE).weights[ENSEMBLE]
     assert np.array_equal(stored, fitted.model.weights) and not np.allclose(stored[0], priors_of(names)[0])
@@ -148,43 +149,3 @@ def test_rules_have_not_seen_what_is_hidden_of_the_busiest(protocol, monkeypatch
     changes = "model.ensemble=yes", "training.epochs=1", f"protocol={protocol}", "training.final_fit=no"
     fitted = fit(world(), settings(*choosing("foldin"), *changes), device="cpu")
     assert len(seen) == (protocol == "refreshed") and all(count < len(fitted.dataset.auxiliary) for count in seen)
-
-
-def table_of(batches: list[Examples]) -> Examples:
-    return Examples(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
-
-
-def test_where_candidates_are_few_everyone_is_compared():
-    found = table_of(list(examples_of(1.0)))
-    assert found.features.shape == (len(QUERIES), len(SAMPLE.entities), len(NAMES))
-    assert torch.equal(found.answers, torch.from_numpy(QUERIES.answer.astype(np.int64)))
-    true = SAMPLE.known().adjacency
-    for row, (entity, relation, answer) in enumerate(
-        zip(QUERIES.entity, QUERIES.relation, QUERIES.answer, strict=True)
-    ):
-        relations, tails = true.of(int(entity))
-        others = set(tails[relations == relation].tolist()) - {int(answer)}
-        assert set(torch.nonzero(found.offset[row] == -torch.inf).flatten().tolist()) == others
-        assert set(found.offset[row].unique().tolist()) <= {0.0, -torch.inf}
-
-
-def test_of_many_candidates_some_stand_for_the_others():
-    everyone, few = (table_of(list(examples_of(3.0, most))) for most in (10_000, 300))
-    answers = torch.arange(len(QUERIES))
-    assert few.features.shape[1] < everyone.features.shape[1] / 2
-    assert torch.equal(few.features[answers, few.answers], everyone.features[answers, everyone.answers])
-    assert torch.equal(few.features[..., LINKED].sum(1), everyone.features[..., LINKED].sum(1))  # all of them are there
-    assert bool((few.offset[answers, few.answers] == 0).all())
-    torch.testing.assert_close(few.offset.exp().sum(1), everyone.offset.exp().sum(1), rtol=0.02, atol=0.0)
-    whole, drawn = weights_for([everyone], NAMES), weights_for([few], NAMES)
-    np.testing.assert_allclose(drawn, whole, atol=0.15)
-    again = table_of(list(examples_of(3.0, 300)))
-    assert torch.equal(again.offset, few.offset)
-
-
-def test_the_parts_of_a_large_graphs_queries_are_small(monkeypatch):
-    whole = table_of(list(examples_of(1.0)))
-    monkeypatch.setattr("newcomer.models.engine.CELLS_AT_ONCE", 3 * len(SAMPLE.entities))
-    batches = list(examples_of(1.0))
-    assert [len(batch.answers) for batch in batches] == [3] * 13 + [1]
-    assert torch.equal(table_of(batches).features, whole.features)

@@ -146,15 +146,36 @@ class Trainer:
         for facts, virtual in batches:
             sums += self._step(facts, virtual, generator)
         loss, fact_loss, virtual_loss = (sums / len(batches)).tolist()
+        if self._labels_teach_nothing:
+            virtual_loss = self._refresh_labels(len(batches))
         mean_label = float(self.labels.mean()) if len(self.labels) else 0.0
         return EpochReport(loss, fact_loss, virtual_loss, mean_label)
 
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         count = self.config.training.batches_of(len(self.graph.facts))
         facts = torch.randperm(len(self.graph.facts), generator=generator, device=self.device)
-        used = len(self.graph.virtual) if self.config.model.labels != "none" else 0
+        used = 0 if self._labels_teach_nothing or self.config.model.labels == "none" else len(self.graph.virtual)
         virtual = torch.randperm(used, generator=generator, device=self.device)
         yield from zip(facts.tensor_split(count), virtual.tensor_split(count), strict=True)
+
+    @property
+    def _labels_teach_nothing(self) -> bool:
+        """Whether no vector follows from virtual triples: then labels are found once an epoch, with all else done."""
+        return self._edgeless is not None and self.config.training.virtual_weight == 0
+
+    def _refresh_labels(self, parts: int) -> float:
+        """Find all labels with the current vectors; gives the mean loss of the virtual triples."""
+        assert self._edgeless is not None
+        used = len(self.graph.virtual) if self.config.model.labels != "none" else 0
+        self.model.eval()
+        losses, edges = [torch.zeros((), device=self.device)], self._edgeless.edges
+        with torch.no_grad():
+            states = self.model.encoder.states(edges)
+            for virtual in torch.arange(used, device=self.device).tensor_split(parts):
+                triples, groundings = self._virtual_and_premises(virtual)
+                scores = self._virtual_scores(states, triples, len(virtual))
+                losses.append(len(virtual) * self._virtual_loss(virtual, groundings, scores))
+        return float(torch.stack(losses).sum()) / max(used, 1)
 
     def _step(self, facts: Tensor, virtual: Tensor, generator: torch.Generator) -> Tensor:
         """Learn from a mini-batch; gives (3,): the loss, and the parts of facts and of virtual triples."""

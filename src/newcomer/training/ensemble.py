@@ -9,40 +9,23 @@ with few of their facts left.
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from newcomer.data.cut import FactsCut
-from newcomer.evaluation.ranking import Queries
-from newcomer.graph import Ids, InductiveDataset
-from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers, TrainedModel, query_batches
-from newcomer.models.ensemble import FEATURES, KINDS, LINKED, Signals, Weights, columns_of, few_facts
+from newcomer.graph import InductiveDataset
+from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers, TrainedModel
+from newcomer.models.ensemble import FEATURES, KINDS, LINKED, Weights
+from newcomer.training.examples import Examples, examples
 from newcomer.training.holdout import HoldOut, mask_facts_of_busiest
 from newcomer.training.preparation import Prepared, mined_rules
 
 THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn the weights for then
 THINNED_QUERIES = 400
 FIRMNESS = 50.0  # how hard it is to move from the priors: dozens of queries must agree
-COMPARED = 20_000  # candidates of a query to learn weights from; of more, some are drawn that stand for the others
 ROUNDS = 25
-
-
-class Examples(NamedTuple):
-    """Queries to learn weights from."""
-
-    features: Tensor  # (queries, candidates, features)
-    offset: Tensor  # (queries, candidates): log of how many one stands for; minus infinity for another known answer
-    answers: Tensor  # (queries,): places among the candidates
-    few: Tensor  # (queries,): how little is known of the entity asked about
-
-    def scores(self, usual: Tensor, with_link: Tensor) -> Tensor:
-        """(queries, candidates): by these weights, however much is known."""
-        both = self.features @ torch.stack([usual, with_link], dim=1)  # the table is large: it is read once
-        return both[:, :, 0] + self.features[:, :, LINKED] * both[:, :, 1]
 
 
 def priors_of(names: Collection[str]) -> Weights:
@@ -84,48 +67,6 @@ def _most_likely(batches: list[Examples], prior: Tensor, scores: Callable[[Examp
 
     optimiser.step(closure)  # type: ignore[no-untyped-call]
     return weights.detach().numpy().astype(np.float32)
-
-
-def examples(
-    engine: InferenceEngine, dataset: InductiveDataset, queries: Queries, compared: int = COMPARED
-) -> Iterator[Examples]:
-    """The features of every candidate, or of so many, a part of the queries at a time."""
-    true = dataset.known().adjacency
-    for part in query_batches(len(queries), engine.initial.num_entities):
-        asked = queries.take(np.arange(part.start, part.stop))
-        signals = engine.signals_of_many(engine.initial, asked.entity, asked.relation)
-        kept, weight = _candidates(signals, asked.answer, compared, np.random.default_rng([3, part.start]))
-        table = np.stack([np.stack([column[kept] for column in columns_of(one)], axis=1) for one in signals])
-        left_out = np.zeros((len(asked), engine.initial.num_entities), dtype=bool)
-        for row, (entity, relation, answer) in enumerate(zip(asked.entity, asked.relation, asked.answer, strict=True)):
-            relations, tails = true.of(int(entity))
-            left_out[row, tails[relations == relation]] = True
-            left_out[row, answer] = False
-        offset = np.where(left_out[:, kept], -np.inf, weight).astype(np.float32)
-        answers = torch.from_numpy(np.searchsorted(kept, asked.answer))
-        few = torch.from_numpy(np.array([few_facts(one.num_facts) for one in signals]))
-        yield Examples(torch.from_numpy(table), torch.from_numpy(offset), answers, few)
-
-
-def _candidates(
-    signals: list[Signals], answers: Ids, most: int, generator: np.random.Generator
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Whom to compare, ascending, and the log of how many each stands for.
-
-    Where there are more than ``most``, the answers and those who are linked to an entity asked about stand
-    for themselves; of the others that a rule reaches, and of all the rest, up to half as many are drawn each.
-    """
-    certain = np.any([one.is_linked for one in signals], axis=0)
-    certain[answers] = True
-    reached = np.any([one.rules.confidence > 0 for one in signals], axis=0) & ~certain
-    weight = np.full(len(certain), -np.inf, dtype=np.float32)
-    weight[certain] = 0.0
-    for group in (np.flatnonzero(reached), np.flatnonzero(~certain & ~reached)):
-        room = len(group) if len(certain) <= most else min(len(group), most // 2)
-        drawn = generator.choice(group, size=room, replace=False)
-        weight[drawn] = np.log(max(len(group), 1) / max(room, 1))
-    kept = np.flatnonzero(np.isfinite(weight))
-    return kept, weight[kept]
 
 
 @dataclass(frozen=True, eq=False)

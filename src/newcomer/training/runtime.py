@@ -40,7 +40,7 @@ def torch_threads(dataset: InductiveDataset, config: Config, threads: int | None
     """How many threads torch gets: those asked for, one for a small graph, else (None) its own default.
 
     On small tensors threads mostly wait for each other, and for seconds on end where another program uses the cores.
-    Encoders whose gradients are products of long matrices have one in any case: see `Encoder.trains_on_one_thread`.
+    Some encoders have one in any case: see `Encoder.trains_on_one_thread`.
     """
     if ENCODERS[config.model.encoder].trains_on_one_thread:
         return 1

@@ -84,7 +84,7 @@ class Encoder(nn.Module, ABC):
     # Whether, on a CPU, an entity's vector has the same bits whoever else is embedded or arrives with it. Where vectors
     # go through matrix products it has not: their rounding depends on the number of rows.
     batch_invariant = False
-    trains_on_one_thread = False  # whether some CPUs round its gradients differently with several threads
+    trains_on_one_thread = False  # several wait for each other, or on some CPUs round gradients differently
 
     def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__()

@@ -38,6 +38,7 @@ class FoldInEncoder(Encoder):
     hops = 0
     uses_virtual_edges = False  # what rules infer gained nothing here; answers take it into account by themselves
     batch_invariant = True
+    trains_on_one_thread = True
     decoder: Decoder
 
     def __init__(self, num_seen: int, num_relations: int, dim: int, dropout: float, generator: torch.Generator) -> None:

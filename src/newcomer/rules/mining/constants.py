@@ -15,7 +15,8 @@ support is the head's size and its confidence the share of c among the x that ha
 A *type* is an oriented relation with a constant, or with any entity. For each head type the types of its members' edges
 are counted in an array with an entry for each type, so the work is about the sum of squared degrees. Beside the graph,
 mining holds about 35 bytes an edge (inverses are edges too) for the index and 100 while that is built, 12 bytes a type
-for each thread, and 16 bytes a rule; the result has 60 bytes a rule.
+for each thread, and 16 bytes a rule; the result has 60 bytes a rule. Where only the best are kept, at most twice as
+many rules are held as are wanted, and those of the portions at work.
 """
 
 import threading
@@ -23,13 +24,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from newcomer.graph import Graph, Ids, Offsets, offsets_of
 from newcomer.rules.compiled import compiled, with_room
 from newcomer.rules.limits import share_out, thread_count
 from newcomer.rules.mining.index import starts_group
 from newcomer.rules.mining.plan import Progress, best_rows
-from newcomer.rules.rule import NONE, UNARY_KINDS, Kind, RuleSet
+from newcomer.rules.rule import NONE, SMOOTHING, UNARY_KINDS, Kind, RuleSet
 
 PORTIONS = 64
 Rows = Ids  # (rules, 4): head type, body type, support, PCA body size
@@ -55,23 +57,20 @@ def mine_constants(
     """All rules about one variable within the limits, in canonical order; the same for any number of threads."""
     limits, workers = limits or ConstantLimits(), thread_count(threads)
     types = build_types(graph, limits)
-    portions, parts, lock = _portions(types, limits), list[Rows](), threading.Lock()
+    portions, kept, lock = _portions(types, limits), _Kept(types, limits.max_rules), threading.Lock()
 
     def work(portion: _Portion, scratch: _Scratch) -> None:
-        found = _count(types, portion, limits, scratch)
+        found = _count(types, portion, limits, kept.floor, scratch)
         with lock:
-            parts.append(found)
+            kept.add(found)
             if progress is not None:
-                progress(len(parts), len(portions))
+                progress(kept.portions, len(portions))
 
     def scratch() -> _Scratch:
         return _Scratch(*np.zeros((3, len(types.relations)), dtype=np.int32))
 
     share_out(sorted(portions, key=lambda portion: -portion.work), work, scratch, workers)
-    rules = _rules(types, parts).sorted()
-    if limits.max_rules is None:
-        return rules
-    return rules.where(best_rows(limits.max_rules, rules.smoothed_confidence, rules.support))
+    return kept.rules()
 
 
 class TypeIndex(NamedTuple):
@@ -157,12 +156,49 @@ class _Scratch(NamedTuple):
     touched: Ids
 
 
-def _count(types: TypeIndex, portion: _Portion, limits: ConstantLimits, scratch: _Scratch) -> Rows:
-    """The rules of one portion."""
+class _Kept:
+    """The rules found so far, or the best of them: at most twice as many as are wanted are held at once.
+
+    The best of the best are the best of all, so the result does not depend on the order of the portions.
+    """
+
+    def __init__(self, types: TypeIndex, most: int | None) -> None:
+        self.types, self.most = types, most
+        self.parts: list[Rows] = []
+        self.portions = 0
+        self.floor = 0.0  # smoothed confidence below which a rule is not among the best
+
+    def add(self, found: Rows) -> None:
+        """Add the rules of a portion."""
+        self.parts.append(found)
+        self.portions += 1
+        if self.most is not None and sum(map(len, self.parts)) > 2 * self.most:
+            rows = np.concatenate(self.parts)
+            best, rules = self._best(rows)
+            self.parts, self.floor = [rows[best]], float(rules.smoothed_confidence.min())
+
+    def rules(self) -> RuleSet:
+        """All that are kept, in canonical order."""
+        return self._best(np.concatenate([np.empty((0, 4), dtype=np.int32), *self.parts]))[1]
+
+    def _best(self, rows: Rows) -> tuple[npt.NDArray[np.intp], RuleSet]:
+        """Which rows to keep, and their rules in canonical order."""
+        rules = _rules(self.types, rows)
+        order = rules.canonical_order()
+        rules = rules.where(order)
+        if self.most is None or len(rows) <= self.most:
+            return order, rules
+        best = best_rows(self.most, rules.smoothed_confidence, rules.support)
+        return order[best], rules.where(best)
+
+
+def _count(types: TypeIndex, portion: _Portion, limits: ConstantLimits, floor: float, scratch: _Scratch) -> Rows:
+    """The rules of one portion that have a smoothed confidence from ``floor``."""
     arrays = types.member_offsets, types.members, types.row_offsets, types.row_types
     with_any = types.with_constant + portion.relation
     _add_members(arrays, with_any, 1, scratch.known, scratch.touched)
-    found = _rules_of_heads(arrays, types.sizes, portion.heads, limits.min_support, limits.min_confidence, *scratch)
+    least = limits.min_support, limits.min_confidence, floor
+    found = _rules_of_heads(arrays, types.sizes, portion.heads, least, *scratch)
     _add_members(arrays, with_any, -1, scratch.known, scratch.touched)
     return found
 
@@ -186,25 +222,30 @@ def _add_members(arrays: Arrays, kind: int, step: int, counter: Ids, touched: Id
 
 @compiled
 def _rules_of_heads(
-    arrays: Arrays, sizes: Ids, heads: Offsets, min_support: int, min_confidence: float,
+    arrays: Arrays, sizes: Ids, heads: Offsets, least: tuple[int, float, float],
     counter: Ids, known: Ids, touched: Ids,
 ) -> Rows:  # fmt: skip
-    """The rules of some head types, in any order; ``counter`` is zero before and after."""
+    """The rules of some head types, in any order; ``counter`` is zero before and after.
+
+    ``least`` are support, confidence and smoothed confidence.
+    """
     rows, used = np.empty((16, 4), np.int32), 0
+    min_support, min_confidence, min_smoothed = least
     for head in heads:
         met = _add_members(arrays, head, 1, counter, touched)
         rows = with_room(rows, used, used + met)
         for body in touched[:met]:
             count = counter[body]
-            if body != head and count >= min_support and count / sizes[body] >= min_confidence:
+            passes = count >= min_support and count / sizes[body] >= min_confidence
+            if body != head and passes and count / (sizes[body] + SMOOTHING) >= min_smoothed:
                 rows[used, 0], rows[used, 1], rows[used, 2], rows[used, 3] = head, body, count, known[body]
                 used += 1
             counter[body] = 0
     return rows[:used].copy()
 
 
-def _rules(types: TypeIndex, parts: list[Rows]) -> RuleSet:
-    heads, bodies, support, pca = np.concatenate([np.empty((0, 4), dtype=np.int32), *parts]).T
+def _rules(types: TypeIndex, rows: Rows) -> RuleSet:
+    heads, bodies, support, pca = rows.T
     return RuleSet.of_columns(
         types.num_relations,
         len(heads),
