@@ -185,6 +185,13 @@ class TrainingConfig(Settings):
     )
     validation_queries: int | None = setting(2000, "Queries of a validation, at most.", low=1)
     final_fit: bool = setting(True, "Whether to train once more, on all entities, for the number of epochs found.")
+    final_share: float = setting(
+        0.25,
+        "Share of these epochs that the final fit takes where it goes on from the search's vectors (encoder foldin); 1 "
+        "trains anew.",
+        above=0,
+        high=1,
+    )
     propagation_steps: int = setting(
         4000,
         "Batches of queries that the propagation network is trained on, at most (model.propagation); a final fit takes "

@@ -44,6 +44,7 @@ from newcomer.training.holdout import HoldOut
 
 MASKED_NEWCOMERS = 400  # held-out newcomers, of whom facts are masked to learn the probability of a fact
 ROUNDS = 4  # times that each is asked about, where they are fewer
+MADE_UP = 500  # true triples, at most, for each of which a false one is made up
 
 
 def calibrate(
@@ -54,16 +55,18 @@ def calibrate(
     seed: int,
     facts: FactExamples | None = None,
     classifier: TripleScorer | None = None,
+    answers: Answers | None = None,
 ) -> dict[str, Any]:
     """How often answers about held-out newcomers were right, as a model keeps it; ``source`` is what they are from.
 
     ``facts`` are what was suggested of masked facts. Where there is a triple ``classifier``, triples are left to it.
+    ``answers`` are those of `ranked`, where the queries were asked before.
     """
-    true = stated_about(held_out, source)
-    recorder = AnswerRecorder(scorer, held_out.dataset, true, shares)
-    for _ in ask(recorder, held_out.queries.entity, held_out.queries.relation, len(held_out.dataset.entities)):
-        pass
-    answers = recorder.answers()
+    if answers is None:
+        recorder = AnswerRecorder(scorer, held_out.dataset, stated_about(held_out, source), shares)
+        for _ in ask(recorder, held_out.queries.entity, held_out.queries.relation, len(held_out.dataset.entities)):
+            pass
+        answers = recorder.answers()
     curve = fit_curve(answers.evidence, answers.right, answers.relation, answers.question)
     triples, of_triples = held_out_triples(held_out, source, seed), None
     if triples is not None and triples.labels is not None:
@@ -74,6 +77,12 @@ def calibrate(
         of_triples = fit_curve(evidence, triples.labels > 0, triples.relations, np.arange(len(triples)))
     found = Calibration(curve, of_triples, first_right(answers, held_out.dataset), fact_curve(facts))
     return found.to_dict(held_out.dataset.relations)
+
+
+def ranked(held_out: HoldOut, ensemble: Scorer, source: InductiveDataset) -> tuple[dict[str, float], Answers]:
+    """The ranking metrics of a hold-out, and the best answers to its queries: each is asked once for both."""
+    recorder = AnswerRecorder(ensemble, held_out.dataset, stated_about(held_out, source), shares=True)
+    return held_out.ranking_metrics(recorder), recorder.answers()
 
 
 def masked_examples(
@@ -114,7 +123,8 @@ def held_out_triples(held_out: HoldOut, source: InductiveDataset, seed: int) -> 
     """True and false triples of a hold-out; None where no false one can be made up."""
     if held_out.has_labels:
         return held_out.dataset.test
-    drawn = held_out.dataset.test.take(np.unique(held_out.queries.triple)).positives
+    asked = np.random.default_rng([seed, 4]).permutation(np.unique(held_out.queries.triple))[:MADE_UP]
+    drawn = held_out.dataset.test.take(np.sort(asked)).positives
     try:
         made_up = corrupted(held_out.dataset, drawn, np.random.default_rng([seed, 3]))
     except DatasetError:

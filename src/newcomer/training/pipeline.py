@@ -2,8 +2,9 @@
 
     search   newcomers are held out of the observed graph; a model is trained on the rest and validated on them every
              few epochs, until it no longer improves: that gives the number of epochs
-    final    a fresh model is trained on all observed facts for that number of epochs; only the propagation network of
-             the search, which knows relations and no entity, is trained on
+    final    a fresh model is trained on all observed facts for that number of epochs; what the search learned that
+             need not be learned anew is trained on: the propagation network, which knows relations and no entity, and
+             vectors that are looked up (`newcomer.training.continuation`)
 
 Without validation there is only the final phase, of as many epochs as the settings say. Without the final fit the best
 model of the search is the result: it knows the observed graph without those held out, who count as newcomers.
@@ -37,7 +38,7 @@ from newcomer.models.triple_classifier import TripleClassifier, TripleClassifier
 from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import RuleSet
-from newcomer.training.calibration import calibrate, masked_examples, newcomer_thresholds
+from newcomer.training.calibration import calibrate, masked_examples, newcomer_thresholds, ranked
 from newcomer.training.candidate_propagation import propagation_trainer, way_of
 from newcomer.training.checkpoint import (
     BEST,
@@ -55,6 +56,7 @@ from newcomer.training.checkpoint import (
     restore_trainer,
     trainer_tensors,
 )
+from newcomer.training.continuation import LearnedVectors, continues, final_epochs, go_on_from, learned_vectors
 from newcomer.training.embedding import Trainer
 from newcomer.training.ensemble import EnsembleLearner, priors_of
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
@@ -98,6 +100,7 @@ class Fitted:
     dataset: InductiveDataset  # as trained on: whose vectors the model has, and whose facts came later
     history: list[Figures]
     metrics: dict[str, Any]
+    vectors: LearnedVectors | None = None  # to go on from
 
     @property
     def config(self) -> Config:
@@ -154,8 +157,8 @@ def fit(
         if not config.training.final_fit:
             return run.search(dataset, rules, full)
         whole = run.world(dataset, rules)  # before the search: what it cannot bear must not show only after it
-        learned = run.search(dataset, rules, full).learned_propagation if run.state.phase == "search" else None
-        return run.final(whole, run.state.best_epoch, learned)
+        learned = run.search(dataset, rules, full) if run.state.phase == "search" else None
+        return run.final(whole, final_epochs(config, run.state.best_epoch), learned)
 
 
 def decided(
@@ -207,7 +210,10 @@ class _Run:
         model = replace(model, triple_classifier=self._triple_classifier(world))
         if not state.calibration:
             self._calibrate(held_out, learner, dataset, model.triple_classifier)
-        return self._fitted(model, world, "those who were not held out")
+        fitted = self._fitted(model, world, "those who were not held out")
+        if not continues(self.config):
+            return fitted
+        return replace(fitted, vectors=learned_vectors(trainer, held_out.dataset, learner.engine.initial))
 
     def _model(self, trainer: Trainer, world: World, propagation: Propagation | None = None) -> TrainedModel:
         """What was trained so far."""
@@ -247,13 +253,19 @@ class _Run:
                 self.listener.step(self.state.propagation_step, trainer.steps)
         return trainer.network
 
-    def _begun(self, world: World, learned: tuple[Propagation, Vocabulary] | None) -> Tensors:
-        """The propagation network of the search: it knows no entity, so it serves the whole graph too."""
-        if learned is None:
-            return Tensors()
-        relations = world.prepared.dataset.relations
-        fresh = Propagation(len(relations), torch.Generator().manual_seed(self.config.seed), layers=learned[0].layers)
-        return copied(BEGUN, carried_over(*learned, fresh, relations))
+    def _begun(self, world: World, learned: Fitted | None) -> Tensors:
+        """What the final fit goes on from: the propagation network of the search, and its vectors."""
+        found, dataset = Tensors(), world.prepared.dataset
+        if learned is not None and learned.vectors is not None:
+            trainer = Trainer(self.config, world.graph, self.place)
+            go_on_from(learned.vectors, trainer, dataset)
+            found |= trainer_tensors(trainer)
+        if learned is not None and learned.learned_propagation is not None:
+            network, names = learned.learned_propagation
+            generator = torch.Generator().manual_seed(self.config.seed)
+            fresh = Propagation(len(dataset.relations), generator, layers=network.layers)
+            found |= copied(BEGUN, carried_over(network, names, fresh, dataset.relations))
+        return found
 
     def _propagation_trainer(self, world: World) -> PropagationTrainer:
         observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
@@ -263,11 +275,9 @@ class _Run:
         return propagation_trainer(observed, seen, steps, seed, self.place, way, self.threads)
 
     def _weigh(self, held_out: HoldOut, learner: EnsembleLearner) -> None:
-        """Learn the weights of the ensemble, and validate it."""
+        """Learn the weights of the ensemble."""
         self.listener.stage("learning the weights of the ensemble")
-        weights = learner.learned_from(held_out)
-        self.state.feature_weights = _by_name(weights, self._features)
-        self.state.ensemble = held_out.ranking_metrics(learner.scorer(weights))
+        self.state.feature_weights = _by_name(learner.learned_from(held_out), self._features)
 
     def _triple_classifier(self, world: World) -> TripleClassifier | None:
         """A triple classifier trained on what is trained on, where the data set has false triples."""
@@ -279,19 +289,22 @@ class _Run:
     def _calibrate(
         self, held_out: HoldOut, learner: EnsembleLearner, source: InductiveDataset, classifier: TripleClassifier | None
     ) -> None:
-        """Count how often answers like these are right, and from which score on triples are true."""
+        """Rank by the ensemble, count how often answers are right, and from which score on triples are true."""
         self.listener.stage("calibrating probabilities")
         is_ensemble, seed = self.config.model.ensemble, self.config.seed
         weights = _weights(self.state.feature_weights, self._features) if is_ensemble else None
         scorer, triple_scorer = learner.embedding if weights is None else learner.scorer(weights), None
         if classifier is not None:
             triple_scorer = TripleClassifierScorer(classifier, learner.prepared.dataset.known_facts())
+        answers = None
+        if is_ensemble:
+            self.state.ensemble, answers = ranked(held_out, scorer, source)
         facts = masked_examples(learner, weights, held_out, source)
         self.state.thresholds = newcomer_thresholds(held_out, triple_scorer or scorer, source, seed)
-        self.state.calibration = calibrate(held_out, scorer, source, is_ensemble, seed, facts, triple_scorer)
+        self.state.calibration = calibrate(held_out, scorer, source, is_ensemble, seed, facts, triple_scorer, answers)
 
-    def final(self, world: World, epochs: int, learned: tuple[Propagation, Vocabulary] | None = None) -> Fitted:
-        """Train a fresh model on everyone for a number of epochs; the propagation network goes on from the search's."""
+    def final(self, world: World, epochs: int, learned: Fitted | None = None) -> Fitted:
+        """Train a fresh model on everyone for a number of epochs; what the search learned is gone on from."""
         if self.state.phase != "final":
             self.state.phase, self.state.epoch, self.state.propagation_step = "final", 0, 0
             self.journal.tensors = self._begun(world, learned)
@@ -326,7 +339,7 @@ class _Run:
         """A fresh trainer, or one that stands where the phase was interrupted."""
         self.listener.stage(self.state.phase)
         trainer = Trainer(self.config, world.graph, self.place)
-        if self.state.epoch > 0:
+        if under("model.", self.journal.tensors):
             with self.journal.fitting():
                 restore_trainer(trainer, self.journal.tensors)
         return trainer
