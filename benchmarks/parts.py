@@ -33,7 +33,8 @@ from newcomer.models.ensemble import FEATURES
 from newcomer.reproduction.cells import commit
 from newcomer.rules.rule import Kind
 from newcomer.rules.statistics import GraphStatistics
-from newcomer.training.ensemble import EnsembleLearner, Examples, examples, weights_for
+from newcomer.training.ensemble import EnsembleLearner, weights_for
+from newcomer.training.examples import Examples, examples
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.pipeline import fit
 from newcomer.training.preparation import Prepared

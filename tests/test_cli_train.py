@@ -15,6 +15,7 @@ import torch
 
 from command_line import Done, call, environment, run, sentence, with_defaults
 from newcomer.cli import train as verb
+from newcomer.cli import watching
 from newcomer.config import load_preset, with_overrides
 from newcomer.data import write_dataset
 from newcomer.models.bundle import read_bundle
@@ -197,11 +198,11 @@ def test_the_quick_start_in_a_process_of_its_own(tmp_path):
 
 def test_on_a_terminal_there_are_bars(capsys):
     record = {"phase": "search", "epoch": 2, "loss": 0.5, "mrr": 0.25}
-    with verb._bars() as listener:
+    with watching._bars() as listener:
         listener.stage("search")
         listener.step(1, 3)
         listener.epoch(record, RunState(best={"mrr": 0.375}, best_epoch=1), 8)
-        assert "loss 0.5000, validation MRR 25.0, best 37.5 after epoch 1" in verb._figures(
+        assert "loss 0.5000, validation MRR 25.0, best 37.5 after epoch 1" in watching.figures_of(
             record, RunState(best={"mrr": 0.375}, best_epoch=1)
         )
     assert capsys.readouterr().out == ""

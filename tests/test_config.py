@@ -95,6 +95,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.validation_unseen": st.sampled_from(UNSEEN_SIDES),
     "training.validation_queries": st.none() | COUNT,
     "training.final_fit": st.booleans(),
+    "training.calibration_questions": st.integers(1, 10**6),
     "training.final_share": st.floats(1e-3, 1),
     "training.propagation_steps": COUNT,
     "training.virtual_weight": NOT_NEGATIVE,

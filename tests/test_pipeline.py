@@ -18,12 +18,13 @@ from newcomer.models.device import choose_device
 from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers
 from newcomer.rules.rule import Kind, Rule, RuleSet
-from newcomer.training import pipeline as fitting
+from newcomer.training import phases as fitting
 from newcomer.training import runtime as conditions
 from newcomer.training.checkpoint import CHECKPOINT, METRICS, Figures, RunState
 from newcomer.training.embedding import EpochReport, Trainer
 from newcomer.training.holdout import HoldOut
-from newcomer.training.pipeline import Fitted, Listener, fit, is_due
+from newcomer.training.phases import is_due
+from newcomer.training.pipeline import Fitted, Listener, fit
 from newcomer.training.preparation import Prepared
 from nn_oracle import one_thread
 from training_world import StopAfter, Stopped, choosing, parts, settings, weights, world
@@ -153,14 +154,14 @@ def test_a_run_ends_with_the_same_weights_wherever_it_was_interrupted(tmp_path, 
         return figures | {"mrr": grades[states[-1].epoch]} if isinstance(scorer, SnapshotScorer) else figures
 
     states: list[RunState] = []
-    made = fitting._Run.__init__
+    made = fitting.Run.__init__
 
-    def noted(run: Any, *arguments: Any) -> None:
-        made(run, *arguments)
+    def noted(run: Any, *arguments: Any, **named: Any) -> None:
+        made(run, *arguments, **named)
         states.append(run.state)
 
     monkeypatch.setattr(HoldOut, "ranking_metrics", grade)
-    monkeypatch.setattr(fitting._Run, "__init__", noted)
+    monkeypatch.setattr(fitting.Run, "__init__", noted)
     config = settings("training.validate_every=1", "model.dropout=0.2")
     whole = fit(DATASET, config, folder=tmp_path / "whole")
     assert len(whole.history) == TOTAL
@@ -322,7 +323,7 @@ def test_the_validation_of_the_kept_model_can_be_measured_again():
 
 def test_rehearsing_does_not_change_the_result(monkeypatch):
     rehearsed = fit(DATASET, settings())
-    monkeypatch.setattr(fitting._Run, "rehearse", lambda *_: None)
+    monkeypatch.setattr(fitting.Run, "rehearse", lambda *_: None)
     assert weights(fit(DATASET, settings())) == weights(rehearsed)
 
 
@@ -337,8 +338,8 @@ def test_a_rehearsal_is_two_batches_on_the_whole_graph(monkeypatch):
     monkeypatch.setattr(Trainer, "_step", noted)
     fit(DATASET, settings("training.epochs=1"))
     facts = len(DATASET.observed)
-    assert seen[:2] == [("_Rehearsal", facts, facts // 3)] * 2
-    assert [kind for kind, *_ in seen].count("_Rehearsal") == 4  # the graph of the search is rehearsed as well
+    assert seen[:2] == [("ShortTrainer", facts, facts // 3)] * 2
+    assert [kind for kind, *_ in seen].count("ShortTrainer") == 2  # the smaller graph of the search is not
 
 
 MEMORY = [

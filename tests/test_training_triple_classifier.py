@@ -298,7 +298,7 @@ def test_thresholds_are_found_without_knowing_what_is_asked(monkeypatch):
             super().__init__(classifier, facts)
             known.append(facts)
 
-    monkeypatch.setattr("newcomer.training.pipeline.TripleClassifierScorer", Watched)
+    monkeypatch.setattr("newcomer.training.phases.TripleClassifierScorer", Watched)
     dataset, config = with_labels(world()), settings(*FOLDED)
     fit(dataset, config, device="cpu")
     exam = hold_out_newcomers(dataset, config).dataset

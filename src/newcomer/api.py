@@ -28,7 +28,7 @@ from newcomer.evaluation.report import Report, classification_report, ranking_re
 from newcomer.evaluation.suggest import NEWCOMERS, suggestion_test
 from newcomer.files import exists_already, looking_at, parents_of
 from newcomer.graph import Graph, InductiveDataset
-from newcomer.models.bundle import Bundle, read_bundle, write_bundle
+from newcomer.models.bundle import Bundle, metrics_of, read_bundle, write_bundle
 from newcomer.models.device import choose_device
 from newcomer.predictor import Predictor, load
 from newcomer.rules.files.rule_table import read_rules
@@ -36,8 +36,9 @@ from newcomer.rules.mining import MiningPlan
 from newcomer.rules.mining import mine_rules as mine_by_plan
 from newcomer.rules.rule import RuleSet
 from newcomer.training.checkpoint import has_checkpoint, in_use, remove_training
+from newcomer.training.fitted import PRELIMINARY
 from newcomer.training.holdout import hold_out_newcomers
-from newcomer.training.pipeline import Fitted, Listener, fit
+from newcomer.training.pipeline import Fitted, Limits, Listener, fit
 
 FEW = 50  # facts
 Source = InductiveDataset | str | Path  # a data set, its folder or file, or its name
@@ -55,12 +56,15 @@ def train(
     resume: bool = False,
     force: bool = False,
     report: Listener | None = None,
+    time_limit: float | None = None,
+    memory_limit: float | None = None,
 ) -> Predictor:
     """Train a model and load it; with ``out`` it is also kept in that folder.
 
     ``config`` holds all settings (the preset ``default`` where it is left out); ``settings`` change some by name.
     ``rules`` (or a rule file) are used instead of mined ones. A training that was interrupted goes on with ``resume``;
-    ``force`` replaces a model that ``out`` holds already.
+    ``force`` replaces a model that ``out`` holds already. What does not fit into ``time_limit`` (seconds) and
+    ``memory_limit`` (bytes) is made smaller; the model's settings tell how.
 
     >>> model = newcomer.train("town", settings=["model.dim=8", "training.epochs=2", "training.batches=3"])
     >>> model
@@ -71,7 +75,16 @@ def train(
         place = Path(folder) / "model" if out is None else Path(out)
         chosen = with_overrides(config or load_preset("default"), list(settings))
         train_into(
-            place, data, chosen, rules=rules, device=device, threads=threads, resume=resume, force=force, report=report
+            place,
+            data,
+            chosen,
+            rules=rules,
+            device=device,
+            threads=threads,
+            resume=resume,
+            force=force,
+            report=report,
+            limits=Limits(time_limit, memory_limit) if time_limit or memory_limit else None,
         )
         return load(place)
 
@@ -101,12 +114,25 @@ def train_into(
     resume: bool = False,
     force: bool = False,
     report: Listener | None = None,
+    limits: Limits | None = None,
 ) -> Fitted:
-    """Train a model and write it to a folder; checkpoints lie in ``OUT.training`` until the model is there."""
+    """Train a model and write it to a folder; checkpoints lie in ``OUT.training`` until the model is there.
+
+    With ``limits`` on time or memory a training that takes minutes puts a first model there early on.
+    """
     folder = checkpoint_folder(out, resume, force)
     config = trainable(config, dataset)
     if isinstance(rules, str | Path):
         rules = read_rules(Path(rules), dataset.relations, dataset.entities)
+
+    def write(fitted: Fitted) -> None:
+        write_bundle(out, fitted.bundle(dataset), force or is_preliminary(out))
+
+    def write_first(fitted: Fitted) -> None:
+        write(fitted)
+        if report is not None:
+            report.first(out)
+
     with parents_of(folder):
         try:
             fitted = fit(
@@ -118,8 +144,10 @@ def train_into(
                 resume=resume,
                 threads=threads,
                 report=report,
+                limits=limits,
+                first=write_first,
             )
-            write_bundle(out, fitted.bundle(dataset), force)
+            write(fitted)
         except BaseException:
             if not in_use(folder) and not has_checkpoint(folder):  # nothing that could be resumed
                 remove_training(folder)
@@ -135,7 +163,11 @@ def checkpoint_folder(out: Path, resume: bool, force: bool) -> Path:
     folder = out.with_name(f"{out.name}.training")
     with looking_at(out):
         if out.exists() and not force:
-            raise exists_already(out)
+            if not is_preliminary(out):
+                raise exists_already(out)
+            if not resume:
+                problem = f"{out}: holds the first model of a training that was not finished"
+                raise OutputError(f"{problem}; pass --resume to go on with it, or --force to start anew")
         if resume and not folder.is_dir():
             raise OptionError(f"{folder}: does not exist, so there is no training to resume; leave out --resume")
         if not resume and has_checkpoint(folder):
@@ -144,6 +176,11 @@ def checkpoint_folder(out: Path, resume: bool, force: bool) -> Path:
                 raise OutputError(f"{folder}: holds a training that was interrupted; {hint}")
             remove_training(folder)
     return folder
+
+
+def is_preliminary(out: Path) -> bool:
+    """Whether a folder holds a first model, which its training goes on to replace."""
+    return bool(metrics_of(out).get(PRELIMINARY))
 
 
 def evaluate(

@@ -13,7 +13,7 @@ from newcomer.cli import options
 from newcomer.cli.common import check_folder_of, print_table
 from newcomer.cli.options import at_least
 from newcomer.cli.reports import figure
-from newcomer.cli.train import watching
+from newcomer.cli.watching import watching
 from newcomer.errors import DatasetError, InputError, NewcomerError
 
 if TYPE_CHECKING:

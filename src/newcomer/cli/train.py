@@ -4,7 +4,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,21 +12,21 @@ import typer
 from typer import Option
 
 from newcomer.cli import options
-from newcomer.cli.common import bars, cut_commands, load, print_json, print_table, refuse_input
+from newcomer.cli.amounts import AUTO, NONE, bytes_of, seconds_of
+from newcomer.cli.common import cut_commands, load, print_json, print_table, refuse_input
 from newcomer.cli.options import takes_read_options
 from newcomer.cli.reports import cells_of
+from newcomer.cli.watching import watching
 from newcomer.errors import NewcomerError, OptionError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from newcomer.config import Config
     from newcomer.data import ReadOptions
     from newcomer.graph import InductiveDataset
-    from newcomer.training.checkpoint import Figures, RunState
-    from newcomer.training.pipeline import Fitted, Listener
+    from newcomer.training.pipeline import Fitted, Limits
 
 RUNS = Path("runs")
+CPU_TIME = "15m"
 MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "mr": "mean rank"}
 
 
@@ -43,6 +43,17 @@ def train(
     device: options.Device = "auto",
     seed: options.ConfigSeed = None,
     threads: options.Threads = None,
+    time_limit: Annotated[
+        str,
+        Option(
+            "--time",
+            metavar="TIME",
+            help="How long it may take, as in 90s, 10m or 2h; none: as long as it needs; auto: 15m on a CPU.",
+        ),
+    ] = AUTO,
+    memory_limit: Annotated[
+        str, Option("--memory", metavar="SIZE", help="How much memory it may take, as in 4G; none: as it needs.")
+    ] = NONE,
     resume: Annotated[bool, Option("--resume", help="Go on where a training of this place stopped.")] = False,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -63,6 +74,7 @@ def train(
     refuse_input(place, locate(data))
     known = None if rules is None else read_rules(rules, dataset.relations, dataset.entities)
     folder, machine = checkpoint_folder(place, resume, force), choose_device(device)
+    limits = limits_of(time_limit, memory_limit, machine.type)
     if not as_json:
         planned = decided(trainable(settings, dataset), dataset, machine, folder, resume)
         rows = plan_of(dataset, settings, planned, machine.type, rules, folder, resume)
@@ -78,6 +90,7 @@ def train(
             resume=resume,
             force=force,
             report=listener,
+            limits=limits,
         )
     summary = summary_of(fitted, place, time.monotonic() - started)
     if as_json:
@@ -85,6 +98,16 @@ def train(
         return
     _print_summary(summary)
     _print_next(summary["model"], dataset, data)
+
+
+def limits_of(time_limit: str, memory_limit: str, device: str) -> "Limits":
+    """What a training may take; on a CPU a quarter of an hour, unless more is given."""
+    from newcomer.training.pipeline import Limits
+
+    chosen = time_limit
+    if time_limit == AUTO:
+        chosen = CPU_TIME if device == "cpu" else NONE
+    return Limits(seconds_of(chosen, "--time"), bytes_of(memory_limit, "--memory"))
 
 
 def settings_of(
@@ -216,53 +239,6 @@ def _phases_in_words(dataset: "InductiveDataset", planned: "Config") -> list[tup
     if training.final_fit:
         final = "a fresh model on the whole graph, for as many epochs as were best in the search"
     return [("search", search), ("final", final)]
-
-
-def watching() -> "AbstractContextManager[Listener]":
-    """Bars on a terminal, a line per validation elsewhere; both on standard error."""
-    from newcomer.training.pipeline import Listener
-
-    class Lines(Listener):
-        def epoch(self, record: "Figures", state: "RunState", last: int) -> None:
-            if "mrr" in record or record["epoch"] == last or record["epoch"] % 10 == 0:
-                typer.echo(f"{record['phase']}, epoch {record['epoch']} of {last}: {_figures(record, state)}", err=True)
-
-    return _bars() if sys.stderr.isatty() else nullcontext(Lines())
-
-
-def _figures(record: "Figures", state: "RunState") -> str:
-    text = f"loss {record['loss']:.4f}"
-    chosen_by = "auc" if "auc" in state.best else "mrr"  # where the data set says what is false
-    if chosen_by in record:
-        text += f", validation {chosen_by.upper()} {100 * record[chosen_by]:.1f}"
-    if state.best and record["phase"] == "search":
-        text += f", best {100 * state.best[chosen_by]:.1f} after epoch {state.best_epoch}"
-    return text
-
-
-@contextmanager
-def _bars() -> "Iterator[Listener]":
-    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-    from newcomer.training.pipeline import Listener
-
-    class Bars(Listener):
-        def __init__(self, shown: "Progress") -> None:
-            self.bars, self.task = shown, shown.add_task("starting", total=None, figures="")
-
-        def stage(self, what: str) -> None:
-            self.bars.remove_task(self.task)
-            self.task = self.bars.add_task(what, total=None, figures="")
-
-        def step(self, done: int, total: int) -> None:
-            self.bars.update(self.task, completed=done, total=total)
-
-        def epoch(self, record: "Figures", state: "RunState", last: int) -> None:
-            shown = _figures(record, state)
-            self.bars.update(self.task, completed=record["epoch"], total=last, figures=shown)
-
-    with bars(MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn()) as shown:
-        yield Bars(shown)
 
 
 def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:

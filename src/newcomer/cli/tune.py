@@ -13,7 +13,8 @@ from typer import Option
 from newcomer.cli import options
 from newcomer.cli.common import load, print_json, print_table, refuse_input
 from newcomer.cli.options import at_least, takes_read_options
-from newcomer.cli.train import RUNS, again_with, settings_of, watching
+from newcomer.cli.train import RUNS, again_with, settings_of
+from newcomer.cli.watching import watching
 from newcomer.errors import OptionError
 
 if TYPE_CHECKING:

@@ -184,6 +184,9 @@ class TrainingConfig(Settings):
         "auto", "Which ends of them are held out: those that are new in test, or as named.", choices=UNSEEN_SIDES
     )
     validation_queries: int | None = setting(2000, "Queries of a validation, at most.", low=1)
+    calibration_questions: int = setting(
+        6000, "Questions about newcomers with masked facts that probabilities are learned from, at most.", low=1
+    )
     final_fit: bool = setting(True, "Whether to train once more, on all entities, for the number of epochs found.")
     final_share: float = setting(
         0.25,

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from newcomer.config import Config
 from newcomer.errors import DatasetError
 from newcomer.evaluation.applicability import RelationProfiles
 from newcomer.evaluation.breakdown import facts_groups, known_facts
@@ -35,12 +36,13 @@ from newcomer.evaluation.classification import TripleScorer, checked_scores, cor
 from newcomer.evaluation.fact_probability import Calibration, FactCurve, FactExamples, fit_fact_curve
 from newcomer.evaluation.questions import Questions
 from newcomer.evaluation.ranking import Scorer, align
-from newcomer.evaluation.suggestions import asked_newcomers, mask_facts, suggestion_examples
+from newcomer.evaluation.suggestions import RELATIONS, asked_newcomers, mask_facts, suggestion_examples
 from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
 from newcomer.models.engine import InferenceEngine, StoredNewcomers
 from newcomer.models.ensemble import Weights
 from newcomer.training.ensemble import EnsembleLearner
 from newcomer.training.holdout import HoldOut
+from newcomer.training.preparation import Progress
 
 MASKED_NEWCOMERS = 400  # held-out newcomers, of whom facts are masked to learn the probability of a fact
 ROUNDS = 4  # times that each is asked about, where they are fewer
@@ -85,24 +87,39 @@ def ranked(held_out: HoldOut, ensemble: Scorer, source: InductiveDataset) -> tup
     return held_out.ranking_metrics(recorder), recorder.answers()
 
 
+def masked_newcomers(config: Config, relations: int) -> int:
+    """Of how many newcomers facts are masked, at most."""
+    asked = min(RELATIONS, 2 * relations)  # about each
+    return min(MASKED_NEWCOMERS, max(1, config.training.calibration_questions // asked))
+
+
 def masked_examples(
-    learner: EnsembleLearner, weights: Weights | None, held_out: HoldOut, source: InductiveDataset
+    learner: EnsembleLearner,
+    weights: Weights | None,
+    held_out: HoldOut,
+    source: InductiveDataset,
+    progress: Progress = lambda *_: None,
 ) -> FactExamples | None:
     """What a model with these ``weights`` suggests about held-out newcomers once facts of theirs are masked.
 
     Where they are few, each is asked about several times, with other facts masked. None where nothing can be masked:
     where no newcomer has two facts, or all were trained on.
     """
-    dataset, seed = held_out.dataset, learner.model.config.seed
-    newcomers = asked_newcomers(dataset, dataset.newcomers, MASKED_NEWCOMERS, seed, single=True)
+    dataset, config = held_out.dataset, learner.model.config
+    most = masked_newcomers(config, len(dataset.relations))
+    newcomers = asked_newcomers(dataset, dataset.newcomers, most, config.seed, single=True)
     if len(newcomers) == 0 or len(learner.prepared.dataset.newcomers) == 0:
         return None
     model, true = replace(learner.model, weights=weights), stated_about(held_out, source)
     profiles, parts = RelationProfiles(model.observed, model.num_seen), []
-    for number in range(min(ROUNDS, max(1, MASKED_NEWCOMERS // len(newcomers)))):
-        masked = mask_facts(dataset, newcomers, [seed, number], single=True)
+    rounds = min(ROUNDS, max(1, most // len(newcomers)))
+    for number in range(rounds):
+        masked = mask_facts(dataset, newcomers, [config.seed, number], single=True)
         engine = InferenceEngine(model, StoredNewcomers(masked.auxiliary.triples), learner.threads)
-        parts.append(suggestion_examples(Questions(engine, engine.initial, profiles), true, newcomers))
+        questions = Questions(engine, engine.initial, profiles)
+        for place, newcomer in enumerate(newcomers):
+            parts.append(suggestion_examples(questions, true, np.array([newcomer])))
+            progress(number * len(newcomers) + place + 1, rounds * len(newcomers))
     return FactExamples.joined(parts)
 
 

@@ -69,6 +69,7 @@ class RunState:
     calibration: Figures = field(default_factory=dict)
     thresholds: Figures = field(default_factory=dict)  # from which score on a triple about a newcomer is true
     history: list[Figures] = field(default_factory=list)
+    schedule: Figures = field(default_factory=dict)  # settings that were made smaller, to fit time and memory
 
     def validated(self, figures: Figures) -> bool:
         """Record a validation of the current epoch; whether it is the best so far.

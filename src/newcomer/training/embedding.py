@@ -16,6 +16,7 @@ reached from the batch is embedded: the cost of a step then follows from the bat
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -348,6 +349,17 @@ class Trainer:
         if training.n3:
             cost = cost + training.n3 * (decoder.cubes(vectors).sum() + decoder.cubes(along).sum()) / len(triples)
         return cost
+
+
+class ShortTrainer(Trainer):
+    """A trainer whose epochs end after a few batches: to see whether they work, and how long they take."""
+
+    def __init__(self, config: Config, graph: GraphTensors, device: torch.device, count: int) -> None:
+        super().__init__(config, graph, device)
+        self.count = min(count, config.training.batches_of(len(graph.facts)))
+
+    def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        yield from islice(super()._batches(generator), self.count)
 
 
 def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:

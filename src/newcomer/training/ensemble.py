@@ -20,7 +20,7 @@ from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcom
 from newcomer.models.ensemble import FEATURES, KINDS, LINKED, Weights
 from newcomer.training.examples import Examples, examples
 from newcomer.training.holdout import HoldOut, mask_facts_of_busiest
-from newcomer.training.preparation import Prepared, mined_rules
+from newcomer.training.preparation import Prepared, Progress, mined_rules
 
 THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn the weights for then
 THINNED_QUERIES = 400
@@ -76,6 +76,7 @@ class EnsembleLearner:
     model: TrainedModel
     prepared: Prepared
     threads: int | None = None
+    progress: Progress = lambda *_: None
 
     @cached_property
     def engine(self) -> InferenceEngine:
@@ -96,7 +97,7 @@ class EnsembleLearner:
     def learned_from(self, held_out: HoldOut) -> Weights:
         """(3, features): the usual weights, those added where little is known, and those added for who is linked."""
         names = self.engine.feature_names
-        as_drawn = examples(self.engine, held_out.dataset, held_out.queries)
+        as_drawn = examples(self.engine, held_out.dataset, held_out.queries, progress=self.progress)
         usual, with_link = weights_for([*as_drawn, *self._busiest(held_out)], names)
         thinned = [example for most in THINNED for example in self._thinned(held_out, most)]
         weights: Weights = np.stack([usual, few_weights_for(thinned, usual, with_link), with_link])
@@ -109,7 +110,9 @@ class EnsembleLearner:
             return
         chosen = np.random.default_rng([seed, most]).permutation(len(held_out.queries))[:THINNED_QUERIES]
         left = FactsCut(most, seed).of(dataset)
-        yield from examples(self._engine_with(left), left, held_out.queries.take(np.sort(chosen)))
+        yield from examples(
+            self._engine_with(left), left, held_out.queries.take(np.sort(chosen)), progress=self.progress
+        )
 
     def _busiest(self, held_out: HoldOut) -> Iterator[Examples]:
         """Queries for masked facts of the busiest newcomers, as many as the hold-out has at most."""
@@ -123,7 +126,7 @@ class EnsembleLearner:
         if prepared.mined and config.protocol == "refreshed":  # those rules have seen what is masked now
             rules = mined_rules(left, config, self.threads)
             learner = replace(self, model=replace(self.model, rules=rules))
-        yield from examples(learner._engine_with(left), left, queries)
+        yield from examples(learner._engine_with(left), left, queries, progress=self.progress)
 
     def _engine_with(self, dataset: InductiveDataset) -> InferenceEngine:
         """The model with the newcomers of a data set, known by its auxiliary facts."""

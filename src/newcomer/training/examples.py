@@ -18,6 +18,7 @@ from newcomer.evaluation.ranking import Queries
 from newcomer.graph import Ids, InductiveDataset, Mask
 from newcomer.models.engine import InferenceEngine, query_batches
 from newcomer.models.ensemble import LINKED, Signals, columns_of, few_facts
+from newcomer.training.preparation import Progress
 
 COMPARED = 1_000  # candidates of a query, if there are no more; of more, the best by each feature and some others
 BEST = 48  # by each feature
@@ -47,7 +48,11 @@ class _Table(NamedTuple):
 
 
 def examples(
-    engine: InferenceEngine, dataset: InductiveDataset, queries: Queries, compared: int = COMPARED
+    engine: InferenceEngine,
+    dataset: InductiveDataset,
+    queries: Queries,
+    compared: int = COMPARED,
+    progress: Progress = lambda *_: None,
 ) -> Iterator[Examples]:
     """The features of every candidate, or of some; a part of the queries at a time."""
     true = dataset.known().adjacency
@@ -60,6 +65,7 @@ def examples(
             relations, tails = true.of(int(entity))
             others = tails[(relations == relation) & (tails != answer)]  # also right: they are compared with nothing
             tables.append(_table(one, int(answer), others, compared, np.random.default_rng([3, number])))
+        progress(part.stop, len(queries))
         yield _joined(tables)
 
 

@@ -9,128 +9,40 @@
 Without validation there is only the final phase, of as many epochs as the settings say. Without the final fit the best
 model of the search is the result: it knows the observed graph without those held out, who count as newcomers.
 
+Where rules are mined, a few steps of everything are timed: what there is no time or memory for is made smaller
+(`newcomer.training.schedule`). Where the rest takes more than a minute, a first model is made of one epoch and what is
+counted, and handed over at once.
+
 Every epoch ends with a checkpoint, and all randomness follows from the seed and the epoch: a run that was killed ends
 with the same weights as one that was not.
 """
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from newcomer.config import NOTHING, Config, TrainingConfig
-from newcomer.evaluation.stored import CALIBRATION, THRESHOLDS, decides_by_probability
-from newcomer.graph import Graph, InductiveDataset, Overlay, Vocabulary
-from newcomer.models.bundle import Bundle, Thresholds, dataset_hash
-from newcomer.models.device import choose_device, one_thread
-from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
-from newcomer.models.engine import TrainedModel
-from newcomer.models.ensemble import KINDS, Weights, feature_names
-from newcomer.models.propagation.network import PREFIX, Propagation
-from newcomer.models.serialisation import inferred_by, under, weights_of
-from newcomer.models.triple_classifier import TripleClassifier, TripleClassifierScorer
-from newcomer.rules.limits import thread_count
-from newcomer.rules.ranking import RuleRanker, RuleScorer
+from newcomer.config import Config
+from newcomer.graph import Graph, InductiveDataset
+from newcomer.models.device import choose_device
 from newcomer.rules.rule import RuleSet
-from newcomer.training.calibration import calibrate, masked_examples, newcomer_thresholds, ranked
-from newcomer.training.candidate_propagation import propagation_trainer, way_of
-from newcomer.training.checkpoint import (
-    BEST,
-    CHECKPOINT,
-    Figures,
-    Identity,
-    Journal,
-    RunState,
-    Tensors,
-    began_with_propagation,
-    copied,
-    model_tensors,
-    opened,
-    restore_model,
-    restore_trainer,
-    trainer_tensors,
-)
-from newcomer.training.continuation import LearnedVectors, continues, final_epochs, go_on_from, learned_vectors
-from newcomer.training.embedding import Trainer
-from newcomer.training.ensemble import EnsembleLearner, priors_of
-from newcomer.training.holdout import HoldOut, hold_out_newcomers
-from newcomer.training.preparation import Prepared, prepare, renamed_rules
-from newcomer.training.propagation import PropagationTrainer, carried_over
-from newcomer.training.runtime import check_finite, deterministic, memory_in_words, settled, torch_threads
-from newcomer.training.triple_classifier import Corruption, corruption_of, learn_triple_classifier
+from newcomer.training.checkpoint import CHECKPOINT, Identity, Journal, began_with_propagation, opened
+from newcomer.training.continuation import final_epochs
+from newcomer.training.fitted import PRELIMINARY, Fitted, Listener, World
+from newcomer.training.phases import Exam, Run
+from newcomer.training.prices import measured
+from newcomer.training.runtime import deterministic, settled, torch_threads
+from newcomer.training.schedule import Limits, Schedule, scheduled, with_settings
+from newcomer.training.triple_classifier import corruption_of
 
-REHEARSED = 2  # batches
-BEGUN = "begun."  # the propagation network of the search
-KEPT_EVERY = 100  # steps of the propagation network
-FOR_PROPAGATION = "for the propagation network; set model.propagation=false"
+__all__ = ["Fitted", "Limits", "Listener", "decided", "fit"]
 
-
-class Listener:
-    """Notified of what a training is doing; this one keeps it to itself."""
-
-    def stage(self, what: str) -> None:
-        """Something that takes a while begins."""
-
-    def step(self, done: int, total: int) -> None:
-        """How far the stage is."""
-
-    def epoch(self, record: Figures, state: RunState, last: int) -> None:
-        """An epoch is done and saved; ``last`` is the number of the phase's last one, if nothing stops it."""
-
-
-@dataclass(frozen=True, eq=False)
-class World:
-    """A prepared data set and its graph on the device."""
-
-    prepared: Prepared
-    graph: GraphTensors
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A trained model, the data set it was trained on, and how that went."""
-
-    model: TrainedModel
-    dataset: InductiveDataset  # as trained on: whose vectors the model has, and whose facts came later
-    history: list[Figures]
-    metrics: dict[str, Any]
-    vectors: LearnedVectors | None = None  # to go on from
-
-    @property
-    def config(self) -> Config:
-        return self.model.config
-
-    @property
-    def learned_propagation(self) -> tuple[Propagation, Vocabulary] | None:
-        """The propagation network, and the names of its relations."""
-        return None if self.model.propagation is None else (self.model.propagation, self.dataset.relations)
-
-    def bundle(self, source: InductiveDataset) -> Bundle:
-        """What to write of it; ``source`` is the data set that `fit` was given."""
-        with deterministic(self.model.device, torch_threads(source, self.config, None)):
-            inferred = inferred_by(self.model, self.dataset.auxiliary.triples)
-        # Where false triples were made up, a verdict goes by its probability, which was learned from the same ones.
-        found = self.metrics.get(THRESHOLDS, {"made_up": True})
-        by_probability = found["made_up"] or decides_by_probability(self.metrics, self.config)
-        return Bundle(
-            config=self.config,
-            observed=self.dataset.observed,
-            rules=self.model.rules,
-            weights={**weights_of(self.model), **inferred.weights},
-            dataset_name=source.name,
-            dataset_hash=dataset_hash(source),
-            metrics=self.metrics,
-            thresholds=None if by_probability else Thresholds(found["overall"], found["relations"]),
-            auxiliary=self.dataset.auxiliary if len(self.dataset.auxiliary) else None,
-            neighbors=inferred.neighbors,
-            newcomer_neighbors=inferred.newcomer_neighbors,
-        )
+FIRST_PAYS = 60.0  # seconds that the rest takes, from which on a first model is worth its time
+FIRST = {"training.epochs": 1, "model.propagation": False, "training.calibration_questions": 1500}
+FIRST_QUERIES = 400
+Handover = Callable[[Fitted], None]
 
 
 def fit(
@@ -144,21 +56,21 @@ def fit(
     threads: int | None = None,
     report: Listener | None = None,
     full: Graph | None = None,
+    limits: Limits | None = None,
+    first: Handover | None = None,
 ) -> Fitted:
-    """Train a model; ``rules`` are used instead of mined ones, ``full`` holds all that is true, for a second filter."""
-    place = choose_device(device)
+    """Train a model; ``rules`` are used instead of mined ones, ``full`` holds all that is true, for a second filter.
+
+    With ``limits`` what does not fit is made smaller, and ``first`` is given a first model early on.
+    """
+    started, place = time.monotonic(), choose_device(device)
     config = decided(config, dataset, place, folder, resume)
     identity = Identity.of(dataset, config, rules)
     with deterministic(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         corruption = corruption_of(dataset) if config.model.triple_classifier else None
-        run = _Run(config, place, threads, report or Listener(), journal, corruption)
-        if config.training.validation_rate == 0:
-            return run.final(run.world(dataset, rules), config.training.epochs)
-        if not config.training.final_fit:
-            return run.search(dataset, rules, full)
-        whole = run.world(dataset, rules)  # before the search: what it cannot bear must not show only after it
-        learned = run.search(dataset, rules, full) if run.state.phase == "search" else None
-        return run.final(whole, final_epochs(config, run.state.best_epoch), learned)
+        run = Run(config, place, threads, report or Listener(), journal, corruption)
+        run = replace(run, config=with_settings(config, journal.state.schedule))
+        return _Training(dataset, rules, full, run, limits, first, started).fitted()
 
 
 def decided(
@@ -170,271 +82,66 @@ def decided(
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
-    """The two phases, with what they share."""
+class _Training:
+    """A run with what it is given, and how much it may take."""
 
-    config: Config
-    place: torch.device
-    threads: int | None
-    listener: Listener
-    journal: Journal
-    corruption: Corruption | None
+    dataset: InductiveDataset
+    rules: RuleSet | None
+    full: Graph | None
+    run: Run
+    limits: Limits | None
+    first: Handover | None
+    started: float
 
-    @property
-    def state(self) -> RunState:
-        return self.journal.state
+    def fitted(self) -> Fitted:
+        """Both phases, or the one that is wanted."""
+        training = self.run.config.training
+        if self.limits is not None:
+            self.run.listener.schedule(self._scheduled(None), mined=False)
+        if training.validation_rate > 0 and not training.final_fit:
+            run = self._fitting(None)
+            return run.search(self.dataset, run.exam(self.dataset, self.rules, self.full))
+        whole = self.run.world(self.dataset, self.rules)  # first of all: what it cannot bear must not show only after
+        run = self._fitting(whole)
+        if training.validation_rate == 0:
+            return run.final(whole, run.config.training.epochs)
+        learned = None
+        if run.state.phase == "search":
+            exam = run.exam(self.dataset, self.rules, self.full, rehearsed=True)
+            self._hand_over_first(run, whole, exam)
+            learned = run.search(self.dataset, exam)
+        return run.final(whole, final_epochs(run.config, run.state.best_epoch), learned)
 
-    def search(self, dataset: InductiveDataset, rules: RuleSet | None, full: Graph | None) -> Fitted:
-        """Train until the held-out newcomers are ranked no better; gives the model at its best."""
-        training, state = self.config.training, self.state
-        held_out = hold_out_newcomers(dataset, self.config, full)
-        given = None if rules is None else renamed_rules(rules, dataset, held_out.dataset)
-        world = self.world(held_out.dataset, given)
-        if not state.validation:
-            self.listener.stage("ranking by the rules alone")
-            state.validation = self._about(held_out, world.prepared)
-        trainer = self._trainer(world)
-        while state.epoch < training.epochs and state.stale < training.patience:
-            record = self._epoch(trainer)
-            if is_due(state.epoch, training):
-                figures = self._validate(held_out, trainer, world)
-                record |= figures
-                if state.validated(figures):
-                    self.journal.tensors = model_tensors(trainer, BEST)
-            self._save(trainer, record, training.epochs)
-        restore_model(trainer, under(BEST, self.journal.tensors))
-        model = self._model(trainer, world, self._propagation(world))
-        learner = EnsembleLearner(model, world.prepared, self.threads)
-        if self.config.model.ensemble and not state.feature_weights:
-            self._weigh(held_out, learner)
-        model = replace(model, triple_classifier=self._triple_classifier(world))
-        if not state.calibration:
-            self._calibrate(held_out, learner, dataset, model.triple_classifier)
-        fitted = self._fitted(model, world, "those who were not held out")
-        if not continues(self.config):
-            return fitted
-        return replace(fitted, vectors=learned_vectors(trainer, held_out.dataset, learner.engine.initial))
+    def _scheduled(self, whole: World | None) -> Schedule:
+        """The schedule of what is left, with the rules where these are there."""
+        limits, run = self.limits or Limits(), self.run
+        self.run.listener.stage("timing a few steps of everything")
+        prepared = None if whole is None else whole.prepared
+        prices = measured(self.dataset, run.config, run.place, run.threads, prepared)
+        spent = time.monotonic() - self.started
+        if whole is not None:
+            prices = replace(prices, mining=whole.seconds)
+        return scheduled(run.config, self.dataset, prices, limits, whole is not None, spent)
 
-    def _model(self, trainer: Trainer, world: World, propagation: Propagation | None = None) -> TrainedModel:
-        """What was trained so far."""
-        prepared = world.prepared
-        return TrainedModel(
-            self.config,
-            prepared.dataset.observed,
-            prepared.rules,
-            trainer.model,
-            world.graph,
-            trainer.labels,
-            prepared.seen_neighbors,
-            propagation=propagation,
+    def _fitting(self, whole: World | None) -> Run:
+        """The run with sizes that fit; one that is resumed has those that it began with."""
+        if self.limits is None or self.run.state.history:
+            return self.run
+        schedule = self._scheduled(whole)
+        self.run.listener.schedule(schedule, mined=True)
+        self.run.state.schedule = {name: found for name, (_, found) in schedule.smaller.items()}
+        return replace(self.run, config=schedule.config, schedule=schedule)
+
+    def _hand_over_first(self, run: Run, whole: World, exam: Exam) -> None:
+        """Make a model of what is counted and of one epoch, where the rest takes long."""
+        late = run.schedule is not None and run.schedule.seconds > FIRST_PAYS
+        if self.first is None or not late or run.state.epoch > 0:
+            return
+        run.listener.stage("making a first model")
+        journal = Journal(None, run.journal.identity)
+        quick = replace(
+            run, config=with_settings(run.config, FIRST), journal=journal, listener=Listener(), schedule=None
         )
-
-    def _propagation(self, world: World) -> Propagation | None:
-        """Train the propagation network, where there is to be one, or go on with that."""
-        if not self.config.model.propagation:
-            return None
-        self.listener.stage("training the propagation network")
-        trainer, others = self._propagation_trainer(world), dict(self.journal.tensors)
-        with self.journal.fitting():
-            if begun := under(BEGUN, others):
-                trainer.begin_with(begun)
-            if self.state.propagation_step:
-                trainer.restore(others)
-        others = {name: value for name, value in others.items() if not name.startswith(PREFIX)}
-        with one_thread():
-            while self.state.propagation_step < trainer.steps:
-                with memory_in_words(FOR_PROPAGATION):
-                    loss = trainer.step(self.state.propagation_step)
-                self.state.propagation_step += 1
-                if self.state.propagation_step % KEPT_EVERY == 0 or self.state.propagation_step == trainer.steps:
-                    where = f"step {self.state.propagation_step} of the propagation network"
-                    check_finite(float(loss), where, "take another seed, or set model.propagation=false")
-                    self.journal.keep({**others, **trainer.tensors()})
-                self.listener.step(self.state.propagation_step, trainer.steps)
-        return trainer.network
-
-    def _begun(self, world: World, learned: Fitted | None) -> Tensors:
-        """What the final fit goes on from: the propagation network of the search, and its vectors."""
-        found, dataset = Tensors(), world.prepared.dataset
-        if learned is not None and learned.vectors is not None:
-            trainer = Trainer(self.config, world.graph, self.place)
-            go_on_from(learned.vectors, trainer, dataset)
-            found |= trainer_tensors(trainer)
-        if learned is not None and learned.learned_propagation is not None:
-            network, names = learned.learned_propagation
-            generator = torch.Generator().manual_seed(self.config.seed)
-            fresh = Propagation(len(dataset.relations), generator, layers=network.layers)
-            found |= copied(BEGUN, carried_over(network, names, fresh, dataset.relations))
-        return found
-
-    def _propagation_trainer(self, world: World) -> PropagationTrainer:
-        observed, seen = world.prepared.dataset.observed, world.prepared.num_seen
-        begun = [way_of(under(prefix, self.journal.tensors)) for prefix in (PREFIX, BEGUN)]
-        way = next((one for one in begun if one is not None), None)  # as it began, wherever it goes on
-        steps, seed = self.config.training.propagation_steps, self.config.seed
-        return propagation_trainer(observed, seen, steps, seed, self.place, way, self.threads)
-
-    def _weigh(self, held_out: HoldOut, learner: EnsembleLearner) -> None:
-        """Learn the weights of the ensemble."""
-        self.listener.stage("learning the weights of the ensemble")
-        self.state.feature_weights = _by_name(learner.learned_from(held_out), self._features)
-
-    def _triple_classifier(self, world: World) -> TripleClassifier | None:
-        """A triple classifier trained on what is trained on, where the data set has false triples."""
-        if self.corruption is None:
-            return None
-        self.listener.stage("training the triple classifier")
-        return learn_triple_classifier(world.prepared.dataset.observed, self.corruption, self.config.seed)
-
-    def _calibrate(
-        self, held_out: HoldOut, learner: EnsembleLearner, source: InductiveDataset, classifier: TripleClassifier | None
-    ) -> None:
-        """Rank by the ensemble, count how often answers are right, and from which score on triples are true."""
-        self.listener.stage("calibrating probabilities")
-        is_ensemble, seed = self.config.model.ensemble, self.config.seed
-        weights = _weights(self.state.feature_weights, self._features) if is_ensemble else None
-        scorer, triple_scorer = learner.embedding if weights is None else learner.scorer(weights), None
-        if classifier is not None:
-            triple_scorer = TripleClassifierScorer(classifier, learner.prepared.dataset.known_facts())
-        answers = None
-        if is_ensemble:
-            self.state.ensemble, answers = ranked(held_out, scorer, source)
-        facts = masked_examples(learner, weights, held_out, source)
-        self.state.thresholds = newcomer_thresholds(held_out, triple_scorer or scorer, source, seed)
-        self.state.calibration = calibrate(held_out, scorer, source, is_ensemble, seed, facts, triple_scorer, answers)
-
-    def final(self, world: World, epochs: int, learned: Fitted | None = None) -> Fitted:
-        """Train a fresh model on everyone for a number of epochs; what the search learned is gone on from."""
-        if self.state.phase != "final":
-            self.state.phase, self.state.epoch, self.state.propagation_step = "final", 0, 0
-            self.journal.tensors = self._begun(world, learned)
-        trainer = self._trainer(world)
-        while self.state.epoch < epochs:
-            self._save(trainer, self._epoch(trainer), epochs)
-        classifier = self._triple_classifier(world)
-        model = self._model(trainer, world, self._propagation(world))
-        return self._fitted(replace(model, triple_classifier=classifier), world, "everyone")
-
-    def world(self, dataset: InductiveDataset, rules: RuleSet | None) -> World:
-        """Rules, virtual neighbours and graph of a data set, and a proof that they can be trained on."""
-        mines = rules is None and self.config.mines_rules
-        self.listener.stage("mining rules and inferring virtual neighbours" if mines else "preparing")
-        prepared = prepare(dataset, self.config, rules, self.threads, self.listener.step)
-        observed = prepared.dataset.observed
-        world = World(prepared, build_graph_tensors(observed, prepared.num_seen, prepared.seen_neighbors, self.place))
-        self.rehearse(world)
-        return world
-
-    def rehearse(self, world: World) -> None:
-        """Two batches whose result is thrown away: what cannot work shows in seconds."""
-        self.listener.stage("rehearsing")
-        with memory_in_words(_for_a_batch(self.config)):
-            report = _Rehearsal(self.config, world.graph, self.place).epoch(0)
-        check_finite(report.loss, "the rehearsal", _slower(self.config.training))
-        if self.config.model.propagation:
-            with memory_in_words(FOR_PROPAGATION), one_thread():
-                self._propagation_trainer(world).step(1)
-
-    def _trainer(self, world: World) -> Trainer:
-        """A fresh trainer, or one that stands where the phase was interrupted."""
-        self.listener.stage(self.state.phase)
-        trainer = Trainer(self.config, world.graph, self.place)
-        if under("model.", self.journal.tensors):
-            with self.journal.fitting():
-                restore_trainer(trainer, self.journal.tensors)
-        return trainer
-
-    def _epoch(self, trainer: Trainer) -> Figures:
-        started = time.monotonic()
-        with memory_in_words(_for_a_batch(self.config)):
-            report = trainer.epoch(self.state.epoch)
-        self.state.epoch += 1
-        check_finite(report.loss, f"epoch {self.state.epoch}", _slower(self.config.training))
-        return {
-            "phase": self.state.phase,
-            "epoch": self.state.epoch,
-            **asdict(report),
-            "seconds": round(time.monotonic() - started, 3),
-        }
-
-    def _save(self, trainer: Trainer, record: Figures, last: int) -> None:
-        self.state.history.append(record)
-        kept = {name: value for name, value in self.journal.tensors.items() if name.startswith((BEST, BEGUN))}
-        self.journal.save(record, kept | trainer_tensors(trainer))
-        self.listener.epoch(record, self.state, last)
-
-    def _validate(self, held_out: HoldOut, trainer: Trainer, world: World) -> dict[str, float]:
-        with memory_in_words(_for_a_batch(self.config)):
-            scorer = EnsembleLearner(self._model(trainer, world), world.prepared, self.threads).embedding
-            classified = held_out.classification_metrics(scorer, self.config.seed) if held_out.has_labels else {}
-            return held_out.ranking_metrics(scorer) | classified
-
-    @property
-    def _features(self) -> tuple[str, ...]:
-        return feature_names(self.config.model.graph_statistics, bool(self.config.model.propagation))
-
-    def _about(self, held_out: HoldOut, prepared: Prepared) -> Figures:
-        """What the hold-out asks, and what the rules of this run answer by themselves, where it has any."""
-        overlay = Overlay.of_dataset(prepared.dataset)
-        rules = RuleScorer(RuleRanker.of(prepared.rules), overlay, thread_count(self.threads))
-        return {
-            "unseen": held_out.unseen,
-            "newcomers": len(held_out.dataset.newcomers),
-            "queries": len(held_out.queries),
-            "rules": held_out.ranking_metrics(rules) if len(prepared.rules) else None,
-        }
-
-    def _fitted(self, model: TrainedModel, world: World, trained_on: str) -> Fitted:
-        state = self.state
-        history = [{name: value for name, value in record.items() if name != "seconds"} for record in state.history]
-        metrics: dict[str, Any] = {"trained_on": trained_on, "epochs": state.epoch, "history": history}
-        if state.best:
-            metrics["epochs"] = state.best_epoch
-            best = {"epoch": state.best_epoch, "model": state.ensemble or state.best}
-            metrics["validation"] = state.validation | best
-            if state.ensemble:
-                metrics["validation"]["embedding"] = state.best
-        if self.config.model.ensemble:
-            metrics["ensemble"] = state.feature_weights or _by_name(priors_of(self._features), self._features)
-            model = replace(model, weights=_weights(metrics["ensemble"], self._features))
-        if state.calibration:
-            metrics[CALIBRATION] = state.calibration
-        if state.thresholds:
-            metrics[THRESHOLDS] = state.thresholds
-        model.embedding.eval()
-        return Fitted(model, world.prepared.dataset, list(state.history), metrics)
-
-
-class _Rehearsal(Trainer):
-    """A trainer whose epochs end early."""
-
-    def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        yield from islice(super()._batches(generator), REHEARSED)
-
-
-def _by_name(weights: Weights, features: tuple[str, ...]) -> dict[str, float]:
-    """All kinds of weights by name, as a report shows them."""
-    names = [f"{feature}{kind}" for kind in KINDS for feature in features]
-    return dict(zip(names, weights.reshape(-1).tolist(), strict=True))
-
-
-def _weights(by_name: Mapping[str, float], features: tuple[str, ...]) -> Weights:
-    return np.array([[by_name[f"{feature}{kind}"] for feature in features] for kind in KINDS], dtype=np.float32)
-
-
-def is_due(epoch: int, training: TrainingConfig) -> bool:
-    """Whether an epoch ends with a validation: every so many, and the last one."""
-    return epoch % training.validate_every == 0 or epoch == training.epochs
-
-
-def _slower(training: TrainingConfig) -> str:
-    return f"lower training.lr (now {training.lr:g})"
-
-
-def _for_a_batch(config: Config) -> str:
-    """What memory is needed for, and which settings need less."""
-    model, training = config.model, config.training
-    drawn = "softmax_negatives" if model.answers_by_input else "negatives"
-    now = f"model.dim ({model.dim}) or training.{drawn} ({getattr(training, drawn) or NOTHING})"
-    more = f"raise training.batches ({training.batches or NOTHING}), or set training.fanout"
-    return f"for a batch; lower {now}, {more}"
+        learned = quick.search(self.dataset, exam.of(FIRST_QUERIES, run.config.seed))
+        found = quick.final(whole, 1, learned)
+        self.first(replace(found, metrics={**found.metrics, PRELIMINARY: True}))

@@ -15,6 +15,7 @@ import numpy as np
 from newcomer.config import Config
 from newcomer.errors import DatasetError
 from newcomer.graph import InductiveDataset, Overlay, seen_count
+from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.rule_engine import ground
 from newcomer.rules.mining import MiningPlan, mine_rules
 from newcomer.rules.rule import NONE, Kind, RuleSet
@@ -43,16 +44,25 @@ def prepare(
     rules: RuleSet | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    grounded: bool = True,
 ) -> Prepared:
-    """Mine rules (unless given) and ground them on the seen entities."""
+    """Mine rules (unless given) and, where ``grounded``, find what they conclude about the seen entities."""
     check_trainable(dataset)
     mined = rules is None
     if rules is None:
         rules = mined_rules(dataset, config, threads, progress)
     dataset = under_protocol(dataset, config.protocol)
+    if not grounded:
+        return Prepared(dataset, rules, None, mined)
     seen = np.arange(seen_count(dataset.observed), dtype=np.int32)
     found = ground(rules, Overlay.of(dataset.observed), seen, config, threads)
     return Prepared(dataset, rules, found, mined)
+
+
+def learns_from_neighbors(config: Config) -> bool:
+    """Whether anything that is trained or chosen depends on what rules conclude about seen entities."""
+    by_vectors = ENCODERS[config.model.encoder].uses_virtual_edges or config.model.constrained
+    return by_vectors or config.training.virtual_weight > 0
 
 
 def check_trainable(dataset: InductiveDataset) -> None:

@@ -20,7 +20,7 @@ checksum of its own. Only file names known here are ever opened, and nothing is 
 the same model gives the same bytes.
 """
 
-from newcomer.models.bundle.folder import Bundle, Thresholds, dataset_hash, read_bundle, write_bundle
+from newcomer.models.bundle.folder import Bundle, Thresholds, dataset_hash, metrics_of, read_bundle, write_bundle
 from newcomer.models.bundle.manifest import RESULT, RESULTS
 from newcomer.models.bundle.tables import Weights
 
@@ -31,6 +31,7 @@ __all__ = [
     "Thresholds",
     "Weights",
     "dataset_hash",
+    "metrics_of",
     "read_bundle",
     "write_bundle",
 ]

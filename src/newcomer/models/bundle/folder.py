@@ -80,6 +80,14 @@ def dataset_hash(dataset: InductiveDataset) -> str:
     return digest.hexdigest()
 
 
+def metrics_of(folder: Path) -> dict[str, Any]:
+    """What was measured of a model in a folder, without reading the rest of it; nothing where there is no model."""
+    with suppress(InputError):
+        if read_json(folder / MANIFEST).get("format") == FORMAT:
+            return read_json(folder / "metrics.json")
+    return {}
+
+
 def write_bundle(folder: Path, bundle: Bundle, force: bool = False) -> None:
     """Write a trained model; with ``force`` an older model in this place is replaced, but never anything else."""
     _check_place(folder)

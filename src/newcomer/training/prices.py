@@ -1,0 +1,148 @@
+"""What the parts of a training cost on this machine: a few steps of each are taken and timed.
+
+Rules are mined before anything is timed with them, so that their part in a question is known only then; before, a
+question is priced without. Mining itself is priced by counts (`mining_seconds`).
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from newcomer.config import Config
+from newcomer.graph import InductiveDataset, seen_count
+from newcomer.models.device import one_thread
+from newcomer.models.embedding.graph_tensors import build_graph_tensors
+from newcomer.models.engine import InferenceEngine, TrainedModel
+from newcomer.rules.limits import thread_count
+from newcomer.rules.rule import RuleSet
+from newcomer.training.candidate_propagation import propagation_trainer
+from newcomer.training.embedding import ShortTrainer
+from newcomer.training.preparation import Prepared
+from newcomer.training.propagation import PropagationTrainer
+
+BATCHES, STEPS, QUESTIONS = 3, 2, 16  # timed of each, after one more that is not
+SHARE = 8  # a step that may take long is timed with an eighth of its queries
+LONG = 4.0  # seconds
+RULELESS = 1.5  # a question with rules costs so much more than one without
+# Seconds of one core: rules with constants and paths of two by the squared degrees, chains by samples, symmetric paths
+# by walks. Seen on graphs of 8,000 to 500,000 facts.
+BY_SQUARED_DEGREE, BY_SAMPLE, BY_WALK, BY_FACT = 5e-9, 3e-7, 4e-7, 2e-6
+SAMPLES = 20_000_000
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Seconds that each part takes, and the memory that was needed to find that out."""
+
+    mining: float  # of the rules of the whole graph
+    grounding: float  # of what they conclude about its entities
+    batch: float  # of a mini-batch of facts, with `dim` numbers an entity
+    dim: int
+    step: float  # of the propagation network; 0 where there is none
+    warm: float  # the share of these steps that a network of the search needs on the whole graph
+    question: float  # by all that the ensemble has but the propagation network
+    propagated: float  # what that adds
+    memory: int  # bytes, of the process at its largest
+
+
+def measured(
+    dataset: InductiveDataset,
+    config: Config,
+    device: torch.device,
+    threads: int | None,
+    prepared: Prepared | None = None,
+) -> Prices:
+    """The prices of a data set; with its rules, where they are mined already."""
+    observed, seen = dataset.observed, seen_count(dataset.observed)
+    graph = build_graph_tensors(observed, seen, None, device)
+    trainer = ShortTrainer(config, graph, device, BATCHES)
+    batch, step, warm = _batch_seconds(trainer), 0.0, 0.0
+    rules = RuleSet.empty(observed.num_relations) if prepared is None else prepared.rules
+    model = TrainedModel(config, observed, rules, trainer.model, graph, trainer.labels)
+    question = _question_seconds(model, threads) * (RULELESS if prepared is None and config.mines_rules else 1.0)
+    propagated = 0.0
+    if config.model.propagation:
+        network = propagation_trainer(observed, seen, config.training.propagation_steps, 0, device, None, threads)
+        step, warm = _step_seconds(network), network.WARM_STEPS
+        propagated = max(0.0, _question_seconds(replace(model, propagation=network.network), threads) - question)
+    return Prices(
+        mining_seconds(dataset, config, threads),
+        _grounding_seconds(seen, config, threads),
+        batch,
+        config.model.dim,
+        step,
+        warm,
+        question,
+        propagated,
+        peak_memory(),
+    )
+
+
+def mining_seconds(dataset: InductiveDataset, config: Config, threads: int | None) -> float:
+    """How long mining the observed graph takes, about."""
+    if not config.mines_rules:
+        return 0.0
+    degrees = dataset.observed.degrees.astype(np.float64)
+    chains = SAMPLES * BY_SAMPLE if "three" in config.rules.kinds else 0.0
+    squared = BY_SQUARED_DEGREE * float(np.minimum(degrees, 20_000.0) @ degrees)
+    return (chains + squared + BY_FACT * len(dataset.observed)) / thread_count(threads)
+
+
+def _grounding_seconds(seen: int, config: Config, threads: int | None) -> float:
+    if config.model.labels == "none":
+        return 0.0
+    return BY_WALK * seen * (config.rules.walks if config.rules.paths else 0) / thread_count(threads)
+
+
+def _seconds(step: Callable[[int], object], count: int) -> float:
+    """The mean of some steps after the first."""
+    step(0)
+    started = time.perf_counter()
+    for number in range(1, count + 1):
+        step(number)
+    return (time.perf_counter() - started) / count
+
+
+def _batch_seconds(trainer: ShortTrainer) -> float:
+    def epoch(number: int) -> float:
+        return trainer.epoch(number).loss  # a number, so it is there by then
+
+    return _seconds(epoch, 1) / trainer.count
+
+
+def _step_seconds(network: PropagationTrainer) -> float:
+    """Of a step; where it takes long on a CPU, by a part of its queries."""
+    whole = network.batch_size
+    if network.device.type == "cpu":
+        network.batch_size = max(1, whole // SHARE)
+    scale = whole / network.batch_size
+    with one_thread():
+        step = scale * _seconds(network.step, STEPS)
+        if scale == 1.0 or step > LONG:
+            return step
+        network.batch_size = whole
+        return _seconds(network.step, STEPS)
+
+
+def _question_seconds(model: TrainedModel, threads: int | None) -> float:
+    """Of a question about an entity of the observed graph, asked along one of its facts."""
+    if not model.config.model.ensemble:
+        return 0.0
+    engine, facts = InferenceEngine(model, threads=threads), model.observed.triples
+    drawn = np.random.default_rng(0).integers(len(facts), size=2 * QUESTIONS)
+    entities, relations = facts.heads[drawn], facts.relations[drawn]
+    engine.signals_of_many(engine.initial, entities[:QUESTIONS], relations[:QUESTIONS])
+    started = time.perf_counter()
+    engine.signals_of_many(engine.initial, entities[QUESTIONS:], relations[QUESTIONS:])
+    return (time.perf_counter() - started) / QUESTIONS
+
+
+def peak_memory() -> int:
+    """Bytes that this process has held at most."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
