@@ -49,10 +49,11 @@ def with_defaults(*words: str | Path, **defaults: str) -> list[str | Path]:
     return [*(word for pair in missing for word in pair), *words]
 
 
-def sentence(done: Done) -> str:
-    """The one line a user's mistake is answered with."""
+def sentence(done: Done, after_progress: bool = False) -> str:
+    """The one line a user's mistake is answered with; the last one, where progress was shown before."""
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
-    return lines[0]
+    assert len([line for line in lines if line.startswith("newcomer: ")]) == 1, done.stderr
+    assert after_progress or len(lines) == 1, done.stderr
+    return lines[-1]

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 CPU_TIME = "15m"
+IN_TIME = "How long it may take, as in 90s, 10m or 2h; none: as long as it needs; auto: 15m on a CPU."
+TimeLimit = Annotated[str, Option("--time", metavar="TIME", help=IN_TIME)]
+IN_MEMORY = "How much memory it may take, as in 4G; none: as it needs."
+MemoryLimit = Annotated[str, Option("--memory", metavar="SIZE", help=IN_MEMORY)]
 MEASURES = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "mr": "mean rank"}
 
 
@@ -43,17 +47,8 @@ def train(
     device: options.Device = "auto",
     seed: options.ConfigSeed = None,
     threads: options.Threads = None,
-    time_limit: Annotated[
-        str,
-        Option(
-            "--time",
-            metavar="TIME",
-            help="How long it may take, as in 90s, 10m or 2h; none: as long as it needs; auto: 15m on a CPU.",
-        ),
-    ] = AUTO,
-    memory_limit: Annotated[
-        str, Option("--memory", metavar="SIZE", help="How much memory it may take, as in 4G; none: as it needs.")
-    ] = NONE,
+    time_limit: TimeLimit = AUTO,
+    memory_limit: MemoryLimit = NONE,
     resume: Annotated[bool, Option("--resume", help="Go on where a training of this place stopped.")] = False,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -92,7 +87,10 @@ def train(
             report=listener,
             limits=limits,
         )
-    summary = summary_of(fitted, place, time.monotonic() - started)
+    _report(summary_of(fitted, place, time.monotonic() - started), dataset, data, as_json)
+
+
+def _report(summary: Mapping[str, Any], dataset: "InductiveDataset", data: str, as_json: bool) -> None:
     if as_json:
         print_json(summary)
         return

@@ -254,7 +254,7 @@ class Run:
     def rehearse(self, world: World) -> None:
         """Two batches whose result is thrown away: what cannot work shows in seconds."""
         self.listener.stage("rehearsing")
-        with memory_in_words(_for_a_batch(self.config)):
+        with memory_in_words(for_a_batch(self.config)):
             report = ShortTrainer(self.config, world.graph, self.place, REHEARSED).epoch(0)
         check_finite(report.loss, "the rehearsal", _slower(self.config.training))
         if self.config.model.propagation:
@@ -272,7 +272,7 @@ class Run:
 
     def _epoch(self, trainer: Trainer) -> Figures:
         started = time.monotonic()
-        with memory_in_words(_for_a_batch(self.config)):
+        with memory_in_words(for_a_batch(self.config)):
             report = trainer.epoch(self.state.epoch)
         self.state.epoch += 1
         check_finite(report.loss, f"epoch {self.state.epoch}", _slower(self.config.training))
@@ -290,7 +290,7 @@ class Run:
         self.listener.epoch(record, self.state, last)
 
     def _validate(self, held_out: HoldOut, trainer: Trainer, world: World) -> dict[str, float]:
-        with memory_in_words(_for_a_batch(self.config)):
+        with memory_in_words(for_a_batch(self.config)):
             scorer = EnsembleLearner(self._model(trainer, world), world.prepared, self.threads).embedding
             classified = held_out.classification_metrics(scorer, self.config.seed) if held_out.has_labels else {}
             return held_out.ranking_metrics(scorer) | classified
@@ -350,7 +350,7 @@ def _slower(training: TrainingConfig) -> str:
     return f"lower training.lr (now {training.lr:g})"
 
 
-def _for_a_batch(config: Config) -> str:
+def for_a_batch(config: Config) -> str:
     """What memory is needed for, and which settings need less."""
     model, training = config.model, config.training
     drawn = "softmax_negatives" if model.answers_by_input else "negatives"

@@ -31,9 +31,9 @@ from newcomer.rules.rule import RuleSet
 from newcomer.training.checkpoint import CHECKPOINT, Identity, Journal, began_with_propagation, opened
 from newcomer.training.continuation import final_epochs
 from newcomer.training.fitted import PRELIMINARY, Fitted, Listener, World
-from newcomer.training.phases import Exam, Run
+from newcomer.training.phases import Exam, Run, for_a_batch
 from newcomer.training.prices import measured
-from newcomer.training.runtime import deterministic, settled, torch_threads
+from newcomer.training.runtime import deterministic, memory_in_words, settled, torch_threads
 from newcomer.training.schedule import Limits, Schedule, scheduled, with_settings
 from newcomer.training.triple_classifier import corruption_of
 
@@ -117,7 +117,8 @@ class _Training:
         limits, run = self.limits or Limits(), self.run
         self.run.listener.stage("timing a few steps of everything")
         prepared = None if whole is None else whole.prepared
-        prices = measured(self.dataset, run.config, run.place, run.threads, prepared)
+        with memory_in_words(for_a_batch(run.config)):
+            prices = measured(self.dataset, run.config, run.place, run.threads, prepared)
         spent = time.monotonic() - self.started
         if whole is not None:
             prices = replace(prices, mining=whole.seconds)
