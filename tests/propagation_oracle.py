@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
-from newcomer.models.propagation.network import DIM, LAYERS, Propagation
+from newcomer.models.propagation.network import DIM, Propagation
 
 RELATIONS = 3
 Fact = tuple[int, int, int]
@@ -40,18 +40,20 @@ def edges_of(facts: Sequence[Fact], entities: int) -> PropagationEdges:
     return propagation_edges(heads, relations, tails, RELATIONS, entities)
 
 
-def scores_by_hand(net: Propagation, facts: Sequence[Fact], source: int, query: int, entities: int) -> Tensor:
+def scores_by_hand(
+    net: Propagation, facts: Sequence[Fact], source: int, query: int, entities: int, silent: Sequence[int] = ()
+) -> Tensor:
     """(entities,): the scores; in a sparse network only entities that messages have reached have a vector."""
     edges = [(h, r, t) for h, r, t in facts] + [(t, r + RELATIONS, h) for h, r, t in facts]  # seen from the first end
     degree = [1 + sum(one[0] == v for one in edges) for v in range(entities)]
     query_vector, zero = net.queries[query], torch.zeros(DIM)
     vectors = {} if net.is_sparse else dict.fromkeys(range(entities), zero)
     vectors[source] = query_vector
-    for layer in range(LAYERS):
+    for layer in range(net.layers):
         sums: dict[int, Tensor] = defaultdict(lambda: zero)
         sums[source] = sums[source] + query_vector
         for v, r, u in edges:
-            if u in vectors:
+            if u in vectors and u not in silent:
                 sums[v] = sums[v] + net.scales[layer, r] * vectors[u]
         after = {}
         for v in {*vectors, *sums}:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import combinations
 from unittest.mock import patch
 
@@ -104,9 +105,11 @@ def test_importances_are_finite_differences(sparse, facts, entity, relation, ans
 
 @KINDS
 @hypothesis_settings(max_examples=25)
-@given(FACTS, ENTITY, RELATION, ENTITY)
-def test_a_trace_has_the_scores_of_the_network(sparse, facts, entity, relation, answer):
+@given(FACTS, ENTITY, RELATION, ENTITY, st.sets(ENTITY, max_size=3))
+def test_a_trace_has_the_scores_of_the_network(sparse, facts, entity, relation, answer, silent):
     network, parts = network_of(RELATIONS, sparse), in_parts(facts)
+    if sparse:
+        parts = [replace(one, silent=np.isin(np.arange(SEEN), list(silent))) for one in parts]
     with torch.no_grad():
         scores = network(parts, torch.tensor([entity]), torch.tensor([relation]), ENTITIES)[0]
     wanted = scores - torch.logsumexp(scores[:SEEN], dim=0)
@@ -224,6 +227,17 @@ def test_the_only_chain_is_found(sparse, length):
     aside = [(5, 1, 6), (6, 0, 7), (0, 2, 5)]
     question = Question(0, 1, length, ENTITIES, SEEN)
     assert candidate_chains(network_of(RELATIONS, sparse), [edges_of([*aside, *chain])], question) == [tuple(chain)]
+
+
+def test_chains_lead_to_hubs_and_not_through_them():
+    """From 0 over 1 to 2, of which one has so many facts more that it is silent."""
+    for hub, found in ((2, True), (1, False), (0, False)):
+        facts = {(0, 0, 1), (1, 0, 2), *((hub, 1, other) for other in range(3, SEEN))}
+        network = network_of(RELATIONS, sparse=True)
+        network.hubs.fill_(2)
+        assert bool(chains_of(facts, network).chains(0, 0, 2)) is found
+        shares = chains_of(facts, network).shares(0, 0)
+        assert shares.any() == (hub != 0)  # of a silent source nothing is said
 
 
 @KINDS

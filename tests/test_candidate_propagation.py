@@ -20,7 +20,12 @@ from newcomer.training import propagation as training
 from newcomer.training.candidate_propagation import CandidateTrainer, Way, propagation_trainer, way_of
 from newcomer.training.candidates import ABSENT, ANSWERS, DRAWN, NEAR, CandidateSampler
 from newcomer.training.pipeline import Fitted, fit
-from newcomer.training.propagation import frontier_stays_local, teaches_enough
+from newcomer.training.propagation import (
+    affordable_hubs,
+    frontier_stays_local,
+    messages_of_a_query,
+    teaches_enough,
+)
 from nn_oracle import one_thread
 from propagation_oracle import RELATIONS, drawn, edges_of, network_of, seeded
 from training_world import FOLDED, StopAfter, Stopped, settings, world
@@ -59,6 +64,7 @@ def test_candidates_have_the_scores_that_they_have_among_all(seed, count):
     shown = rng.random((entities, entities)) < 0.8
     shown &= shown.T  # a fact is masked from both of its ends
     edges = edges.with_weights(torch.from_numpy(shown.astype(np.float32))[edges.rows.row_ids, edges.rows.columns])
+    edges = replace(edges, silent=rng.random(entities) < rng.choice([0.0, 0.3]))
     net, degrees = few_layers(), 1 + edges.degrees
     sources, queries = (rng.integers(most, size=3) for most in (entities, 2 * RELATIONS))
     candidates = np.stack([rng.permutation(entities)[:6] for _ in range(3)])
@@ -121,6 +127,50 @@ def test_of_many_alike_each_is_drawn_as_often():
     joined = {one for fact in tensors.facts.tolist() if source in fact[::2] or fact[1] == relation for one in fact[::2]}
     alike = np.array([times[one] for one in range(tensors.num_entities) if one not in joined])
     assert alike.std() < 1.2 * alike.mean() ** 0.5  # as by chance
+
+
+# Hubs -----------------------------------------------------------------------------------------------------------------
+
+
+def star(points: int) -> InductiveDataset:
+    """A ring, and a hub that everyone of it is joined to."""
+    ring = [(f"e{one}", "next", f"e{(one + 1) % points}") for one in range(points)]
+    return make_dataset(train=[*ring, *((f"e{one}", "in", "hub") for one in range(points))], aux=[], test=[])
+
+
+def test_messages_of_a_query_are_counted_over_the_ends_of_facts():
+    observed = star(10).observed  # 30 ends of facts are at the ring's entities, where 10 lead to the hub, and 10 at it
+    everyone = (30 * (3 + 3 + 10) + 10 * 10 * 3) / 40
+    assert messages_of_a_query(observed, 0) == messages_of_a_query(observed, 10) == pytest.approx(everyone)
+    assert messages_of_a_query(observed, 9) == pytest.approx(3 + 3)
+    assert messages_of_a_query(observed, 2) == 0.0
+
+
+def test_only_hubs_that_cost_too_much_are_silent(monkeypatch):
+    observed = star(600).observed
+    assert affordable_hubs(observed) == 0
+    monkeypatch.setattr(training, "AFFORDED", 50)
+    assert affordable_hubs(observed) == 500
+    monkeypatch.setattr(training, "AFFORDED", 5)
+    assert affordable_hubs(observed) == 200  # and no fewer
+
+
+@pytest.mark.parametrize("way", [Way.CANDIDATES, Way.FRONTIER])
+def test_nothing_is_learned_of_queries_about_silent_hubs(way):
+    dataset = star(40)
+    trainer = propagation_trainer(dataset.observed, 41, 10, 0, CPU, way, hub_facts=20)
+    hub = dataset.entities.index["hub"]
+    asked: list[int] = []
+    learn = trainer._learn
+
+    def recorded(queries: torch.Tensor, *others: object) -> torch.Tensor:
+        asked.extend(queries[:, 0].tolist())
+        return learn(queries, *others)
+
+    trainer._learn = recorded
+    for number in range(5):
+        trainer.step(number)
+    assert asked and hub not in asked and trainer.network.hub_facts == 20
 
 
 # Training -------------------------------------------------------------------------------------------------------------

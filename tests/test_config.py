@@ -94,6 +94,7 @@ ALLOWED: dict[str, st.SearchStrategy[Any]] = {
     "training.validation_rate": share(0, 100),
     "training.validation_unseen": st.sampled_from(UNSEEN_SIDES),
     "training.validation_queries": st.none() | COUNT,
+    "model.propagation_hubs": st.none() | st.integers(0, 5000),
     "training.final_fit": st.booleans(),
     "training.calibration_questions": st.integers(1, 10**6),
     "training.final_share": st.floats(1e-3, 1),

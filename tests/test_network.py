@@ -4,16 +4,17 @@ Covers newcomer.models.propagation.edges.
 """
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from newcomer.data import load_dataset
-from newcomer.models.propagation.edges import propagation_edges
+from newcomer.models.propagation.edges import propagation_edges, silent_hubs
 from newcomer.models.propagation.network import DIM, LAYERS, Propagation, batch_size
 from nn_oracle import one_thread
-from propagation_oracle import RELATIONS, all_scores_by_hand, drawn, edges_of, network_of, seeded
+from propagation_oracle import RELATIONS, all_scores_by_hand, drawn, edges_of, network_of, scores_by_hand, seeded
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 ENTITIES = 14  # two of which have no edges
@@ -34,6 +35,23 @@ def test_scores_and_gradients_are_those_of_the_formulas(sparse, facts):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
     with torch.no_grad():
         torch.testing.assert_close(net([edges_of(facts, ENTITIES)], SOURCES, QUERIES, ENTITIES), wanted.detach())
+
+
+@pytest.mark.parametrize("silent", [[3], [0, 5, 11], list(range(ENTITIES))])
+def test_silent_entities_receive_and_do_not_send(silent):
+    net, facts = network_of(2, sparse=True), drawn(2, count=60)
+    hubs = np.isin(np.arange(ENTITIES), silent)
+    found = net([replace(edges_of(facts, ENTITIES), silent=hubs)], SOURCES, QUERIES, ENTITIES)
+    for row, source, query in zip(found, SOURCES.tolist(), QUERIES.tolist(), strict=True):
+        wanted = scores_by_hand(net, facts, source, query, ENTITIES, silent)
+        torch.testing.assert_close(row, wanted, rtol=1e-4, atol=1e-5)
+    if 0 in silent:  # a source is no exception
+        assert len(torch.unique(found[0])) == 2
+
+
+def test_a_hub_has_more_facts_than_others():
+    assert silent_hubs(np.array([3, 4, 5]), 4).tolist() == [False, False, True]
+    assert not silent_hubs(np.array([3, 4, 5]), 0).any()
 
 
 @KINDS

@@ -323,7 +323,7 @@ def test_whether_it_is_trained_may_be_left_to_the_machine(device, changes, learn
     assert settled(config, DATASET, torch.device(device)).model.propagation is learned
     assert settled(config, DATASET, torch.device("cpu"), before=True).model.propagation is (not changes)
     assert settled(config, DATASET, torch.device("cuda"), before=False).model.propagation is False
-    told = settings(*FOLDED, "model.ensemble=yes", "model.propagation=yes")
+    told = settings(*FOLDED, "model.ensemble=yes", "model.propagation=yes", "model.propagation_hubs=7")
     assert settled(told, DATASET, torch.device(device)) is told
     monkeypatch.setattr(gpu, "keeps_halves", lambda: False)
     assert settled(config, DATASET, torch.device(device)).model.propagation is False

@@ -101,6 +101,12 @@ class ModelConfig(Settings):
         "Whether the ensemble (model.ensemble) has a path-based network that propagates from the query's entity; auto: "
         "wherever there are facts enough to learn it from (on a GPU always).",
     )
+    propagation_hubs: int | None = setting(
+        None,
+        "Facts of an entity at most that sends messages in a propagation network that a CPU learns; 0: of any number; "
+        "none: as many as the graph affords.",
+        low=0,
+    )
     triple_classifier: bool = setting(
         True,
         "Whether triples are classified by features of both ends, learned on observed facts, where valid states false "

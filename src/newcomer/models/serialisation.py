@@ -148,6 +148,7 @@ def propagation_of(weights: Weights, num_relations: int) -> Propagation | None:
     if not own:
         return None
     layers = len(own["scales"]) if "scales" in own and own["scales"].ndim else LAYERS
+    own.setdefault("hubs", np.zeros((), dtype=np.float32))  # models of before have none that are silent
     return _load(Propagation(num_relations, torch.Generator(), layers=layers), own, problem)
 
 

@@ -36,8 +36,16 @@ class CandidateTrainer(PropagationTrainer):
 
     LAYERS, RATE, WARM_STEPS = FEW_LAYERS, 1e-2, 0.1
 
-    def __init__(self, observed: Graph, num_seen: int, max_steps: int, seed: int, threads: int | None = None) -> None:
-        super().__init__(observed, num_seen, max_steps, seed, torch.device("cpu"), sparse=True)
+    def __init__(
+        self,
+        observed: Graph,
+        num_seen: int,
+        max_steps: int,
+        seed: int,
+        threads: int | None = None,
+        hub_facts: int = 0,
+    ) -> None:
+        super().__init__(observed, num_seen, max_steps, seed, torch.device("cpu"), True, hub_facts)
         self.sampler, self.threads = CandidateSampler(self.graph), thread_count(threads)
 
     def _learn(self, queries: Tensor, masked: Tensor, degrees: Tensor, number: int) -> Tensor:
@@ -83,11 +91,11 @@ def way_of(tensors: Mapping[str, Tensor]) -> Way | None:
     return Way.CANDIDATES if len(tensors["scales"]) == FEW_LAYERS else Way.FRONTIER
 
 
-def chosen_way(observed: Graph, num_seen: int, device: torch.device) -> Way:
+def chosen_way(observed: Graph, num_seen: int, device: torch.device, hub_facts: int = 0) -> Way:
     """How a network of this graph is trained on a device."""
     if device.type != "cpu":
         return Way.EVERYONE
-    return Way.FRONTIER if frontier_stays_local(observed, num_seen) else Way.CANDIDATES
+    return Way.FRONTIER if frontier_stays_local(observed, num_seen, hub_facts) else Way.CANDIDATES
 
 
 def propagation_trainer(
@@ -98,9 +106,10 @@ def propagation_trainer(
     device: torch.device,
     way: Way | None = None,
     threads: int | None = None,
+    hub_facts: int = 0,
 ) -> PropagationTrainer:
     """A trainer that goes the way that is given, or the one that suits graph and device."""
-    way = chosen_way(observed, num_seen, device) if way is None else way
+    way = chosen_way(observed, num_seen, device, hub_facts) if way is None else way
     if way is Way.CANDIDATES:
-        return CandidateTrainer(observed, num_seen, max_steps, seed, threads)
-    return PropagationTrainer(observed, num_seen, max_steps, seed, device, way is Way.FRONTIER)
+        return CandidateTrainer(observed, num_seen, max_steps, seed, threads, hub_facts)
+    return PropagationTrainer(observed, num_seen, max_steps, seed, device, way is Way.FRONTIER, hub_facts)

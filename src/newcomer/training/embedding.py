@@ -29,6 +29,7 @@ from newcomer.models.embedding.model import Negatives, build_model
 from newcomer.models.sparse import Rows, distinct
 
 FIRST_LABELS = {"soft": 0.5, "hard": 1.0, "none": 0.0}  # of virtual triples that training has not come to yet
+LABELS_AT_ONCE = 4_000  # each has a few premises, and each of these two vectors
 
 
 @dataclass
@@ -164,6 +165,11 @@ class Trainer:
         """Whether no vector follows from virtual triples: then labels are found once an epoch, with all else done."""
         return self._edgeless is not None and self.config.training.virtual_weight == 0
 
+    def _label_parts(self, used: int, parts: int) -> Iterator[Tensor]:
+        """The virtual triples in parts, none of them large."""
+        parts = max(parts, math.ceil(used / LABELS_AT_ONCE))
+        yield from torch.arange(used, device=self.device).tensor_split(parts)
+
     def _refresh_labels(self, parts: int) -> float:
         """Find all labels with the current vectors; gives the mean loss of the virtual triples."""
         assert self._edgeless is not None
@@ -172,7 +178,7 @@ class Trainer:
         losses, edges = [torch.zeros((), device=self.device)], self._edgeless.edges
         with torch.no_grad():
             states = self.model.encoder.states(edges)
-            for virtual in torch.arange(used, device=self.device).tensor_split(parts):
+            for virtual in self._label_parts(used, parts):
                 triples, groundings = self._virtual_and_premises(virtual)
                 scores = self._virtual_scores(states, triples, len(virtual))
                 losses.append(len(virtual) * self._virtual_loss(virtual, groundings, scores))
@@ -360,6 +366,9 @@ class ShortTrainer(Trainer):
 
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         yield from islice(super()._batches(generator), self.count)
+
+    def _label_parts(self, used: int, parts: int) -> Iterator[Tensor]:
+        yield from islice(super()._label_parts(used, parts), self.count)
 
 
 def cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:

@@ -191,7 +191,8 @@ class Run:
         begun = [way_of(under(prefix, self.journal.tensors)) for prefix in (PREFIX, BEGUN)]
         way = next((one for one in begun if one is not None), None)  # as it began, wherever it goes on
         steps, seed = self.config.training.propagation_steps, self.config.seed
-        return propagation_trainer(observed, seen, steps, seed, self.place, way, self.threads)
+        hubs = self.config.model.propagation_hubs or 0  # decided by then
+        return propagation_trainer(observed, seen, steps, seed, self.place, way, self.threads, hubs)
 
     def _weigh(self, held_out: HoldOut, learner: EnsembleLearner) -> None:
         """Learn the weights of the ensemble."""

@@ -23,7 +23,7 @@ from newcomer.rules.rule import RuleSet
 from newcomer.training.candidate_propagation import propagation_trainer
 from newcomer.training.embedding import ShortTrainer
 from newcomer.training.preparation import Prepared
-from newcomer.training.propagation import PropagationTrainer
+from newcomer.training.propagation import HUB_FACTS, PropagationTrainer, messages_of_a_query
 
 BATCHES, STEPS, QUESTIONS = 3, 2, 16  # timed of each, after one more that is not
 SHARE = 8  # a step that may take long is timed with an eighth of its queries
@@ -33,6 +33,7 @@ RULELESS = 1.5  # a question with rules costs so much more than one without
 # by walks. Seen on graphs of 8,000 to 500,000 facts.
 BY_SQUARED_DEGREE, BY_SAMPLE, BY_WALK, BY_FACT = 5e-9, 3e-7, 4e-7, 2e-6
 SAMPLES = 20_000_000
+BY_MESSAGES = 0.6  # of what propagation costs
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,13 @@ class Prices:
     warm: float  # the share of these steps that a network of the search needs on the whole graph
     question: float  # by all that the ensemble has but the propagation network
     propagated: float  # what that adds
+    messages: dict[int, float]  # of a query, by the facts of entities at most that send some; 0: of any number
     memory: int  # bytes, of the process at its largest
+
+    def of_propagation(self, asked: Config, found: Config) -> float:
+        """What share of the price of propagation is left, where fewer entities send messages than was ``asked``."""
+        before, now = (self.messages.get(one.model.propagation_hubs or 0, 0.0) for one in (asked, found))
+        return 1.0 if now >= before else BY_MESSAGES * now / before + 1 - BY_MESSAGES
 
 
 def measured(
@@ -65,9 +72,10 @@ def measured(
     rules = RuleSet.empty(observed.num_relations) if prepared is None else prepared.rules
     model = TrainedModel(config, observed, rules, trainer.model, graph, trainer.labels)
     question = _question_seconds(model, threads) * (RULELESS if prepared is None and config.mines_rules else 1.0)
-    propagated = 0.0
+    propagated, hubs = 0.0, config.model.propagation_hubs or 0
     if config.model.propagation:
-        network = propagation_trainer(observed, seen, config.training.propagation_steps, 0, device, None, threads)
+        most = config.training.propagation_steps
+        network = propagation_trainer(observed, seen, most, 0, device, None, threads, hubs)
         step, warm = _step_seconds(network), network.WARM_STEPS
         propagated = max(0.0, _question_seconds(replace(model, propagation=network.network), threads) - question)
     return Prices(
@@ -79,6 +87,7 @@ def measured(
         warm,
         question,
         propagated,
+        {most: messages_of_a_query(observed, most) for most in {*HUB_FACTS, hubs}} if propagated else {},
         peak_memory(),
     )
 

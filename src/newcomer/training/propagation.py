@@ -4,7 +4,8 @@ The queries are observed facts, half of them inverted. A fact must not answer fo
 those of all others of its batch. In every other step all facts between the same two entities are masked, too. For where
 another fact joins the two, the answer is plain, and nothing would be learned of the paths that lead to the others.
 
-A query whose answer is left without any edge teaches nothing: it would be known by that.
+A query whose answer is left without any edge teaches nothing: it would be known by that. Nor does one about a hub that
+sends no messages.
 
 There are three `Way`s to do it. *Everyone* is worked out for all entities, as a GPU can; *frontier* for those that
 messages reach, which is quick in sparse graphs; *candidates* for some that are drawn (`newcomer.training.candidates`),
@@ -19,6 +20,7 @@ source, and all of these are worked out; in a dense one nearly all are near.
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +33,7 @@ from newcomer.graph import UNKNOWN, Graph, InductiveDataset, Vocabulary
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
 from newcomer.models.propagation import gpu
 from newcomer.models.propagation.cpu import Frontier, distances
-from newcomer.models.propagation.edges import Ids, PropagationEdges, propagation_edges
+from newcomer.models.propagation.edges import Bools, Ids, PropagationEdges, propagation_edges, silent_hubs
 from newcomer.models.propagation.network import DIM, KEPT, LAYERS, PREFIX, Propagation, batch_size
 from newcomer.models.serialisation import under
 from newcomer.training.checkpoint import Tensors, copied, optimiser_tensors, restore_optimiser
@@ -44,6 +46,8 @@ WARM_UPS = 2  # of what is recorded, before it is
 OPTIMISER = f"{PREFIX}adam."
 SAMPLE = 64  # sources
 MIN_STEPS = 500  # fewer teach too little
+AFFORDED = 8_000  # messages of a query in its second layer, in the mean
+HUB_FACTS = 0, 5_000, 2_000, 1_000, 500, 200
 LOCAL = 8e-3  # seconds of one core for a query; by drawn candidates it takes two or three thousandths
 # Seconds of one core for a pair of entity and query, a message, and a candidate.
 PAIR, MESSAGE, CANDIDATE = 1.4e-6, 0.5e-6, 5e-9
@@ -87,6 +91,7 @@ class PropagationTrainer:
         seed: int,
         device: torch.device,
         sparse: bool | None = None,
+        hub_facts: int = 0,
     ) -> None:
         sparse = device.type == "cpu" if sparse is None else sparse
         device = torch.device("cpu") if sparse else device
@@ -96,11 +101,14 @@ class PropagationTrainer:
         self.batch_size = _batch_size(facts)
         self.steps = num_steps(facts, max_steps)
         generator = torch.Generator().manual_seed(seed)
-        self.network = Propagation(observed.num_relations, generator, sparse, self.LAYERS).to(device)
+        hubs = hub_facts if sparse else 0
+        self.network = Propagation(observed.num_relations, generator, sparse, self.LAYERS, hubs).to(device)
         relations = self.graph.facts[:, 1]
         self.network.known_relations[torch.cat([relations, relations + observed.num_relations])] = 1.0
         ones = torch.ones(len(self.graph.relations))
-        edges = PropagationEdges(self.graph.rows, self.graph.relations, ones, observed.num_relations)
+        silent = silent_hubs(self.graph.rows.sizes.numpy(), hubs)
+        self._is_hub = torch.from_numpy(silent) if hubs else torch.zeros(num_seen, dtype=torch.bool)
+        edges = PropagationEdges(self.graph.rows, self.graph.relations, ones, observed.num_relations, silent)
         self.edges = edges.on(device)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=self.RATE, fused=device.type == "cuda")
         self._edges_of = torch.argsort(self.graph.sources, stable=True).view(-1, 2)  # of each fact
@@ -119,7 +127,7 @@ class PropagationTrainer:
         masked = self._edges_of[torch.unique(self.graph.between(facts)) if number % 2 else facts].flatten()
         degrees = self._degrees_without(masked)
         queries = self._queries(facts, number)
-        queries = queries[degrees[queries[:, 2]] > 0]
+        queries = queries[(degrees[queries[:, 2]] > 0) & ~self._is_hub[queries[:, 0]]]
         if len(queries) == 0:
             return torch.zeros((), device=self.device)
         self.optimiser.zero_grad(set_to_none=False)
@@ -313,26 +321,43 @@ def teaches_enough(dataset: InductiveDataset, config: Config) -> bool:
     return num_steps(len(dataset.observed), config.training.propagation_steps) >= MIN_STEPS
 
 
-def frontier_stays_local(observed: Graph, num_entities: int) -> bool:
+def affordable_hubs(observed: Graph) -> int:
+    """Of how many facts at most an entity sends messages, so that a query's first two layers stay small; 0: any."""
+    return next((most for most in HUB_FACTS if messages_of_a_query(observed, most) <= AFFORDED), HUB_FACTS[-1])
+
+
+def messages_of_a_query(observed: Graph, hub_facts: int) -> float:
+    """How many messages the second layer has, in the mean over queries, where hubs of so many facts are silent."""
+    ends = np.concatenate([observed.triples.heads, observed.triples.tails])
+    others = np.concatenate([observed.triples.tails, observed.triples.heads])
+    degrees = observed.degrees.astype(np.float64)
+    sent = np.where(silent_hubs(observed.degrees, hub_facts), 0.0, degrees) if hub_facts else degrees
+    messages = np.bincount(ends, weights=sent[others], minlength=len(degrees))[ends[sent[ends] > 0]]
+    return float(messages.mean()) if len(messages) else 0.0
+
+
+def frontier_stays_local(observed: Graph, num_entities: int, hub_facts: int = 0) -> bool:
     """Whether messages reach so few entities that all of them can be worked out."""
-    return bool(_query_seconds(observed, num_entities) <= LOCAL)
+    return bool(_query_seconds(observed, num_entities, hub_facts) <= LOCAL)
 
 
-def _query_seconds(observed: Graph, num_entities: int) -> float:
+def _query_seconds(observed: Graph, num_entities: int, hub_facts: int) -> float:
     """Seconds that training on all that a query reaches takes, by the mean of a sample."""
-    degrees, total = observed.degrees, 0.0
-    for found in _sampled_distances(observed, num_entities):
+    degrees, total = observed.degrees[:num_entities].astype(np.int64), 0.0
+    silent = silent_hubs(degrees, hub_facts)
+    sent = np.where(silent, 0, degrees) if len(silent) else degrees
+    for found in _sampled_distances(observed, num_entities, silent):
         for layer in range(LAYERS):
-            messages = degrees[np.flatnonzero(found <= layer)].sum()
+            messages = sent[np.flatnonzero(found <= layer)].sum()
             total += PAIR * np.count_nonzero(found <= layer + 1) + MESSAGE * messages
     return total / SAMPLE + CANDIDATE * num_entities
 
 
-def _sampled_distances(observed: Graph, num_entities: int) -> Iterator[Ids]:
+def _sampled_distances(observed: Graph, num_entities: int, silent: Bools) -> Iterator[Ids]:
     """How far all entities are from some ends of facts."""
     triples = observed.triples
     heads, relations, tails = torch.from_numpy(triples.rows.astype(np.int64)).unbind(dim=1)
-    edges = propagation_edges(heads, relations, tails, observed.num_relations, num_entities)
+    edges = replace(propagation_edges(heads, relations, tails, observed.num_relations, num_entities), silent=silent)
     drawn = np.random.default_rng(0).integers(len(triples), size=SAMPLE)
     for source in np.where(np.arange(SAMPLE) % 2, triples.heads[drawn], triples.tails[drawn]).tolist():
         yield distances([edges], source, LAYERS, num_entities)

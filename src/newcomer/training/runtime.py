@@ -14,7 +14,7 @@ from newcomer.graph import InductiveDataset
 from newcomer.models.device import limited_threads
 from newcomer.models.embedding.model import ENCODERS
 from newcomer.models.propagation import gpu as fused
-from newcomer.training.propagation import teaches_enough
+from newcomer.training.propagation import affordable_hubs, teaches_enough
 
 SMALL = 2_000_000  # facts times the length of a vector
 # How torch words it.
@@ -23,17 +23,20 @@ _FILLING: Any = torch.utils.deterministic
 
 
 def settled(config: Config, dataset: InductiveDataset, device: torch.device, before: bool | None = None) -> Config:
-    """The settings with ``model.propagation`` decided where it is auto.
+    """The settings with what they leave open about propagation decided.
 
     It is on where a GPU has kernels for it, and on a CPU where there are facts enough to learn it from. What was
-    decided ``before``, when the same training began, stays.
+    decided ``before``, when the same training began, stays. Which hubs send no messages follows from the graph.
     """
-    if config.model.propagation != AUTO:
-        return config
-    chosen = config.model.ensemble and before  # None: not decided yet
-    if chosen is None:
-        chosen = fused.keeps_halves() if device.type == "cuda" else teaches_enough(dataset, config)
-    return replace(config, model=replace(config.model, propagation=chosen))
+    model = config.model
+    if model.propagation == AUTO:
+        chosen = model.ensemble and before  # None: not decided yet
+        if chosen is None:
+            chosen = fused.keeps_halves() if device.type == "cuda" else teaches_enough(dataset, config)
+        model = replace(model, propagation=chosen)
+    if model.propagation and model.propagation_hubs is None:
+        model = replace(model, propagation_hubs=affordable_hubs(dataset.observed))
+    return config if model is config.model else replace(config, model=model)
 
 
 def torch_threads(dataset: InductiveDataset, config: Config, threads: int | None) -> int | None:

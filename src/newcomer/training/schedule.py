@@ -1,8 +1,9 @@
 """The schedule of a training: what each stage costs, and what is made smaller where time or memory does not suffice.
 
 Sizes go down a ladder, step by step, until what is left to do fits: first the vectors, which add least beside the rest,
-then what is asked to learn weights and probabilities, then the steps of the propagation network, and at last that
-network itself. What a step is usually worth stands in the user guide, with how it was measured.
+then what is asked to learn weights and probabilities, and the steps of the propagation network. Where not even few of
+these fit, there is no such network, and the ladder begins again from its top without it. What a step is usually worth
+stands in the user guide, with how it was measured.
 """
 
 import math
@@ -45,23 +46,28 @@ class Stage(NamedTuple):
 
 
 class Rung(NamedTuple):
-    """Sizes at most: of vectors, epochs, shares of what is asked and of the propagation steps."""
+    """Sizes at most: of vectors, epochs, shares of what is asked and of the propagation steps, and hubs that send."""
 
     dim: int
     epochs: int
     asked: float
     steps: float
+    hub_facts: int = 0  # 0: as the settings say
 
 
 LADDER = (
     Rung(128, 12, 1.0, 1.0),
-    Rung(96, 8, 1.0, 1.0),
-    Rung(64, 6, 1.0, 1.0),
-    Rung(64, 6, 0.5, 0.5),
-    Rung(64, 6, 0.35, 0.25),
-    Rung(48, 4, 0.25, 0.25),
-    Rung(32, 4, 0.25, 0.125),
-    Rung(32, 3, 0.2, 0.06),
+    Rung(64, 8, 1.0, 1.0),
+    Rung(64, 6, 0.75, 1.0, 1000),
+    Rung(64, 6, 0.5, 1.0, 500),
+    Rung(64, 6, 0.5, 0.5, 500),
+    Rung(48, 4, 0.35, 0.25, 200),
+    Rung(32, 4, 0.25, 0.125, 200),
+    Rung(128, 12, 1.0, 0.0),
+    Rung(64, 8, 1.0, 0.0),
+    Rung(64, 6, 0.5, 0.0),
+    Rung(48, 4, 0.35, 0.0),
+    Rung(32, 3, 0.25, 0.0),
     Rung(32, 2, 0.15, 0.0),
     Rung(16, 2, 0.1, 0.0),
     Rung(16, 1, 0.05, 0.0),
@@ -100,7 +106,10 @@ def scheduled(
     for rung in LADDER:
         if _fits(chosen, limits, spent):
             break
-        chosen = _schedule(_at_most(config, rung), dataset, prices, limits, mined)
+        smaller = _at_most(config, rung)
+        share = prices.of_propagation(config, smaller)
+        scaled = replace(prices, step=share * prices.step, propagated=share * prices.propagated)
+        chosen = _schedule(smaller, dataset, scaled, limits, mined)
     return replace(chosen, smaller=_difference(config, chosen.config))
 
 
@@ -131,6 +140,8 @@ def _at_most(config: Config, rung: Rung) -> Config:
         changed["training.validation_queries"] = max(1, round(rung.asked * training.validation_queries))
     if model.propagation and rung.steps:
         changed["training.propagation_steps"] = max(1, round(rung.steps * training.propagation_steps))
+        if rung.hub_facts and model.propagation_hubs is not None:
+            changed["model.propagation_hubs"] = min(model.propagation_hubs or rung.hub_facts, rung.hub_facts)
     elif model.propagation:
         changed["model.propagation"] = False
     return with_settings(config, changed)

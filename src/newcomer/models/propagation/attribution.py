@@ -12,6 +12,7 @@ falls when its facts are masked.
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -115,7 +116,7 @@ def _without(edges: PropagationEdges, facts: Sequence[Fact]) -> PropagationEdges
             if row < edges.rows.num_rows:
                 own = slice(*edges.rows.offsets[row : row + 2].tolist())
                 weights[own][(edges.rows.columns[own] == column) & (edges.relations[own] == oriented)] = 0.0
-    return PropagationEdges(edges.rows, edges.relations, weights, size)
+    return replace(edges, weights=weights)
 
 
 def traced(network: Propagation, parts: Sequence[PropagationEdges], question: Question) -> Trace:
@@ -126,14 +127,21 @@ def traced(network: Propagation, parts: Sequence[PropagationEdges], question: Qu
         query_vectors = network.queries[[question.query]].detach()
         vectors = [query_vectors.new_zeros(count, 1, DIM).index_put((source, torch.tensor([0])), query_vectors)]
         added = [torch.zeros_like(vectors[0], requires_grad=True) for _ in range(network.layers)]  # for their gradients
-        degrees = 1 + over_all([one.degrees for one in parts], count)
+        degrees, sending = 1 + over_all([one.degrees for one in parts], count), _sending(parts, count)
         for layer in range(network.layers):
-            sums = message_sums(parts, vectors[-1], network.scales[layer], count) + added[layer]
+            sums = message_sums(parts, vectors[-1] * sending, network.scales[layer], count) + added[layer]
             after = network.updated(layer, vectors[-1], sums, source, query_vectors, degrees)
             vectors.append(after * (distance <= layer + 1)[:, None, None] if network.is_sparse else after)
         found = _log_probabilities(network.readout(vectors[-1], query_vectors)[0], question)
         gradients = torch.autograd.grad(found[question.answer], added)
     return Trace([one.detach()[:, 0] for one in vectors[:-1]], [one[:, 0] for one in gradients], found.detach())
+
+
+def _sending(parts: Sequence[PropagationEdges], count: int) -> Tensor:
+    """(entities, 1, 1): 1, or 0 of those that send no messages."""
+    found, silent = torch.ones(count, 1, 1), torch.from_numpy(parts[0].silent)[:count]
+    found[: len(silent)][silent] = 0.0
+    return found
 
 
 def importances(network: Propagation, trace: Trace, layer: int, messages: Messages) -> Floats:
@@ -148,7 +156,9 @@ def messages_along(parts: Sequence[PropagationEdges]) -> Messages:
     size, columns = parts[0].num_relations, []
     for one in parts:
         oriented = (one.relations + size) % (2 * size)
-        columns.append(torch.stack([one.rows.row_ids, one.rows.columns, oriented])[:, one.weights != 0])
+        senders = one.rows.row_ids
+        used = (one.weights != 0) & (_sending(parts, one.rows.num_rows)[senders, 0, 0] > 0)
+        columns.append(torch.stack([senders, one.rows.columns, oriented])[:, used])
     return Messages(*torch.cat(columns, dim=1).numpy())
 
 
@@ -157,7 +167,8 @@ def candidate_chains(
 ) -> list[tuple[Fact, ...]]:
     """The chains to the answer of the highest mean importance, best first."""
     count, source, answer, layers = question.num_entities, question.source, question.answer, network.layers
-    done, left = (distances(parts, end, layers, count) for end in (source, answer))
+    done = distances(parts, source, layers, count)
+    left = distances([replace(one, silent=one.silent[:0]) for one in parts], answer, layers, count)  # a hub may be told
     if source == answer or done[answer] > layers:
         return []
     messages, trace = messages_along(parts), traced(network, parts, question)

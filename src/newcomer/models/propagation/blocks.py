@@ -16,11 +16,11 @@ import numpy as np
 from torch import Tensor
 
 from newcomer.models.propagation.cpu import sums_of_pairs
-from newcomer.models.propagation.edges import Floats, Ids, Messages, PropagationEdges
+from newcomer.models.propagation.edges import Bools, Floats, Ids, Messages, PropagationEdges
 from newcomer.rules.compiled import compiled, inverse_of, with_room
 
 ABSENT = -1
-Graph = tuple[Ids, Ids, Ids, Floats]  # edges by rows: offsets, neighbours, oriented relations, weights
+Graph = tuple[Ids, Ids, Ids, Floats, Bools]  # edges by rows: offsets, neighbours, oriented relations, weights; silent
 Table = tuple[Ids, int]  # with room for more rows, and how many there are
 
 
@@ -55,7 +55,8 @@ def find_blocks(edges: PropagationEdges, sources: Ids, candidates: Ids) -> Block
     """
     _, neighbors, relations, weights = edges.messages
     offsets: Ids = edges.rows.offsets.contiguous().numpy()
-    found = _blocks((offsets, neighbors, relations, weights), edges.num_relations, sources, candidates)
+    silent = edges.silent if len(edges.silent) else np.zeros(edges.rows.num_rows, dtype=np.bool_)
+    found = _blocks((offsets, neighbors, relations, weights, silent), edges.num_relations, sources, candidates)
     layers = [
         Block(*(np.ascontiguousarray(column) for column in (*pairs.T[:3], *messages.T)))
         for pairs, messages in (found[:2], found[2:4], found[4:])
@@ -115,12 +116,12 @@ def _reach_neighbours(
     graph: Graph, num_relations: int, source: int, query: int, places: Ids, pairs: Table, sent: Table
 ) -> Any:
     """The source and its neighbours; ``places`` tells where each stands."""
-    offsets, neighbors, relations, weights = graph
+    offsets, neighbors, relations, weights, silent = graph
     first = pairs[1]
     places[source] = first
     pairs = _with_pair(pairs, source, query, query, -1)
     for edge in range(offsets[source], offsets[source + 1]):
-        if weights[edge] == 0.0:
+        if weights[edge] == 0.0 or silent[source]:
             continue
         other = neighbors[edge]
         if places[other] < first:
@@ -132,13 +133,13 @@ def _reach_neighbours(
 
 @compiled
 def _mark_needed(graph: Graph, candidates: Ids, query: int, needed: Ids) -> None:
-    """Write the query to all candidates and their neighbours."""
-    offsets, neighbors, _, weights = graph
+    """Write the query to all candidates and those neighbours that send messages."""
+    offsets, neighbors, _, weights, silent = graph
     for candidate in candidates:
         if candidate >= 0:
             needed[candidate] = query
             for edge in range(offsets[candidate], offsets[candidate + 1]):
-                if weights[edge] != 0.0:
+                if weights[edge] != 0.0 and not silent[neighbors[edge]]:
                     needed[neighbors[edge]] = query
 
 
@@ -155,7 +156,7 @@ def _reach_needed(
     sent: Table,
 ) -> Any:
     """Those needed that the senders, a range of pairs, lead to; the first of these is the source."""
-    offsets, neighbors, relations, weights = graph
+    offsets, neighbors, relations, weights, silent = graph
     before, after = places
     first, source = pairs[1], near[senders[0], 0]
     if needed[source] == query:  # it is reached without any edge
@@ -163,6 +164,8 @@ def _reach_needed(
         pairs = _with_pair(pairs, source, query, senders[0], -1)
     for sender in range(senders[0], senders[1]):
         entity = near[sender, 0]
+        if silent[entity]:
+            continue
         for edge in range(offsets[entity], offsets[entity + 1]):
             other = neighbors[edge]
             if needed[other] != query or weights[edge] == 0.0:
@@ -179,14 +182,15 @@ def _reach_candidates(
     graph: Graph, candidates: Ids, query: int, first: int, places: Ids, pairs: Table, sent: Table
 ) -> Any:
     """The candidates that the pairs from the ``first`` on lead to, or are among."""
-    offsets, neighbors, relations, weights = graph
+    offsets, neighbors, relations, weights, silent = graph
     for column in range(len(candidates)):
         candidate, before = candidates[column], sent[1]
         if candidate < 0:
             continue
         for edge in range(offsets[candidate], offsets[candidate + 1]):
-            if weights[edge] != 0.0 and places[neighbors[edge]] >= first:
-                sent = _with_message(sent, pairs[1], places[neighbors[edge]], relations[edge])
+            sender = neighbors[edge]
+            if weights[edge] != 0.0 and places[sender] >= first and not silent[sender]:
+                sent = _with_message(sent, pairs[1], places[sender], relations[edge])
         was_reached = places[candidate] >= first
         if was_reached or sent[1] > before:
             pairs = _with_pair(pairs, candidate, query, places[candidate] if was_reached else -1, column)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from newcomer.models.propagation.edges import Floats, Ids, Messages, PropagationEdges
+from newcomer.models.propagation.edges import Bools, Floats, Ids, Messages, PropagationEdges
 from newcomer.models.sparse import Rows, weighted_sum
 from newcomer.rules.compiled import compiled, with_room
 
@@ -107,7 +107,8 @@ class Frontier(NamedTuple):
 
 def find_frontier(parts: Sequence[PropagationEdges], sources: Ids, layers: int, num_entities: int) -> Frontier:
     """All pairs that messages from the sources, one of each query, reach in so many layers."""
-    pairs, sent = (table.T for table in _walk(_compiled(parts), sources, layers, num_entities, parts[0].num_relations))
+    found = _walk(_compiled(parts), parts[0].silent, sources, layers, num_entities, parts[0].num_relations)
+    pairs, sent = (table.T for table in found)
     order = np.argsort(pairs[2], kind="stable")
     within = np.cumsum(np.bincount(pairs[2], minlength=layers + 1)).astype(np.int64)
     place = np.empty_like(order)
@@ -123,7 +124,7 @@ def find_frontier(parts: Sequence[PropagationEdges], sources: Ids, layers: int, 
 def distances(parts: Sequence[PropagationEdges], source: int, layers: int, num_entities: int) -> Ids:
     """(entities,): how many edges each is from the source; ``layers + 1`` of all that are further away."""
     sources = np.array([source], dtype=np.int64)
-    pairs, _ = _walk(_compiled(parts), sources, layers, num_entities, parts[0].num_relations)
+    pairs, _ = _walk(_compiled(parts), parts[0].silent, sources, layers, num_entities, parts[0].num_relations)
     found = np.full(num_entities, layers + 1, dtype=np.int64)
     found[pairs[:, 0]] = pairs[:, 2]
     return found
@@ -176,7 +177,9 @@ def _gradients(parts: Parts, vectors: Floats, scales: Floats, gradient: Floats) 
 
 
 @compiled
-def _walk(parts: Parts, sources: Ids, layers: int, num_entities: int, num_relations: int) -> tuple[Ids, Ids]:
+def _walk(
+    parts: Parts, silent: Bools, sources: Ids, layers: int, num_entities: int, num_relations: int
+) -> tuple[Ids, Ids]:
     """(pairs, 3): entity, query and distance from its source; (messages, 3): receiver and sender, as places among these
     pairs, and the relation as the receiver sees it. Query by query, nearest first.
     """
@@ -191,6 +194,9 @@ def _walk(parts: Parts, sources: Ids, layers: int, num_entities: int, num_relati
         count += 1
         while sender < count and pairs[sender, 2] < layers:
             entity, distance = pairs[sender, 0], pairs[sender, 2]
+            if entity < len(silent) and silent[entity]:
+                sender += 1
+                continue
             for offsets, (_, neighbors, relations, weights) in parts:
                 if entity >= len(offsets) - 1:
                     continue

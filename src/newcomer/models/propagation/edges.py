@@ -1,6 +1,6 @@
 """The edges that messages go along, each fact seen from both of its ends."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from newcomer.models.sparse import Rows, row_sums, single_rows
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
 
 
 class Messages(NamedTuple):
@@ -29,13 +30,15 @@ class PropagationEdges:
     """Row v has an entry for each of its edges (v, relation, u), namely u.
 
     ``weights`` are 1, or 0 of an edge that is masked. There may be fewer rows than entities: later ones have no edges
-    here.
+    here. ``silent`` are the first entities, of which some receive messages and send none (`silent_hubs`); where there
+    are several parts, the first one tells.
     """
 
     rows: Rows
     relations: Tensor  # (edges,) oriented ids
     weights: Tensor  # (edges,)
     num_relations: int
+    silent: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @cached_property
     def by_relation(self) -> Rows:
@@ -64,7 +67,7 @@ class PropagationEdges:
 
     def with_weights(self, weights: Tensor, degrees: Tensor | None = None) -> "PropagationEdges":
         """The same edges with other weights (and their sums by row, if known); what does not depend on them is kept."""
-        other = PropagationEdges(self.rows, self.relations, weights, self.num_relations)
+        other = replace(self, weights=weights)
         for name in ("by_relation", "numbers"):
             other.__dict__[name] = getattr(self, name)
         if degrees is not None:
@@ -74,7 +77,16 @@ class PropagationEdges:
     def on(self, device: torch.device) -> "PropagationEdges":
         """The same edges on a device."""
         rows = Rows(self.rows.offsets.to(device), self.rows.columns.to(device), self.rows.width)
-        return PropagationEdges(rows, self.relations.to(device), self.weights.to(device), self.num_relations)
+        return replace(self, rows=rows, relations=self.relations.to(device), weights=self.weights.to(device))
+
+
+def silent_hubs(degrees: npt.NDArray[np.integer], most: int) -> Bools:
+    """Who has more facts than ``most``, and therefore sends no messages; 0: nobody.
+
+    What a hub tells its thousands of neighbours tells little, and most of the work would be done for it.
+    """
+    found: Bools = degrees > most if most else np.zeros(0, dtype=np.bool_)
+    return found
 
 
 def propagation_edges(

@@ -41,11 +41,17 @@ KEPT = 12  # vectors of an entity that training keeps
 class Propagation(nn.Module):
     """The network. ``known_relations`` are the oriented relations that it has been trained on, 1 or 0.
 
-    A ``sparse`` one lives on a CPU.
+    A ``sparse`` one lives on a CPU. In it, entities of more than ``hub_facts`` observed facts send no messages; 0: all
+    do.
     """
 
     def __init__(
-        self, num_relations: int, generator: torch.Generator, sparse: bool = False, layers: int = LAYERS
+        self,
+        num_relations: int,
+        generator: torch.Generator,
+        sparse: bool = False,
+        layers: int = LAYERS,
+        hub_facts: int = 0,
     ) -> None:
         super().__init__()
         oriented = 2 * num_relations
@@ -65,6 +71,8 @@ class Propagation(nn.Module):
         self.register_buffer("known_relations", torch.zeros(oriented))
         self.sparse: Tensor
         self.register_buffer("sparse", torch.tensor(float(sparse)))
+        self.hubs: Tensor
+        self.register_buffer("hubs", torch.tensor(float(hub_facts)))
 
     @property
     def layers(self) -> int:
@@ -75,6 +83,11 @@ class Propagation(nn.Module):
     def is_sparse(self) -> bool:
         """Whether entities that messages have not reached stay zero."""
         return not self.sparse.is_cuda and bool(self.sparse)
+
+    @property
+    def hub_facts(self) -> int:
+        """Of how many facts at most an entity is that sends messages; 0: of any number."""
+        return int(self.hubs)
 
     def forward(
         self,

@@ -5,6 +5,8 @@ serves any graph of these relations; where newcomers bring more facts than were 
 candidate is what they state about it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -13,7 +15,7 @@ from torch import Tensor
 from newcomer.graph import Adjacency, Base, Ids, Overlay
 from newcomer.models.device import one_thread
 from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
-from newcomer.models.propagation.edges import PropagationEdges, propagation_edges
+from newcomer.models.propagation.edges import PropagationEdges, propagation_edges, silent_hubs
 from newcomer.models.propagation.network import Propagation, batch_size
 
 
@@ -24,13 +26,14 @@ class PropagationScorer:
         self.device = torch.device("cpu") if network.is_sparse else device
         self.network, self.base = network.to(self.device).eval(), base
         self._known_relations: npt.NDArray[np.bool_] = network.known_relations.cpu().numpy() > 0
-        self._base_edges = self._edges(base.rows)
+        self._is_hub = silent_hubs(np.diff(base.observed.offsets), network.hub_facts)
+        self._base_edges = replace(self._edges(base.rows), silent=self._is_hub)
         self._last: tuple[Overlay, list[PropagationEdges], list[Tensor] | None] | None = None
 
     def scores(self, overlay: Overlay, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
-        """(queries, entities): log shares; nothing but zeros for a relation that no observed fact has."""
+        """(queries, entities): log shares; zeros for a relation that no observed fact has, and for a silent hub."""
         found = np.zeros((len(entities), overlay.num_entities), dtype=np.float32)
-        known = np.flatnonzero(self._known_relations[relations])
+        known = np.flatnonzero(self._known_relations[relations] & ~self._are_hubs(entities))
         asked = np.stack([entities[known], relations[known]], axis=1).astype(np.int64)
         distinct, places = np.unique(asked, axis=0, return_inverse=True)  # one query may have many answers
         # On a CPU one by one: what is asked together is rounded differently, and takes as long.
@@ -42,12 +45,18 @@ class PropagationScorer:
         return found
 
     def chains(self, overlay: Overlay, entity: int, relation: int, answer: int) -> list[Chain]:
-        """The chains of facts by which messages lead to an answer; none for a relation that no observed fact has."""
-        if not self._known_relations[relation]:
+        """The chains of facts by which messages lead to an answer; none where `scores` are zeros."""
+        if not self._known_relations[relation] or self._are_hubs(np.array([entity]))[0]:
             return []
         parts, _ = self._parts(overlay)
         question = Question(entity, relation, answer, overlay.num_entities, overlay.num_seen)
         return attributed_chains(self.network, parts, question)
+
+    def _are_hubs(self, entities: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Which of these entities send no messages."""
+        found = entities < len(self._is_hub)
+        found[found] = self._is_hub[entities[found]]
+        return found
 
     def _log_shares(self, overlay: Overlay, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """(queries, entities), for rows of entity and oriented relation."""
