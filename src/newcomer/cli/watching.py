@@ -37,12 +37,19 @@ class Pulse:
     def __init__(self, every: float) -> None:
         self.every, self.what = every, ""
         self.done = self.total = 0
-        self.began = self.printed = time.monotonic()
+        self.began = self.passed = self.printed = time.monotonic()
 
     def stage(self, what: str) -> None:
         """Something else begins."""
-        self.what, self.began, self.done, self.total = what, time.monotonic(), 0, 0
+        self.what, self.done, self.total = what, 0, 0
+        self.began = self.passed = time.monotonic()
         self.say(what)
+
+    def step(self, done: int, total: int) -> None:
+        """So much of the stage is done; less than before: another pass of it begins."""
+        if done < self.done:
+            self.passed = time.monotonic()
+        self.done, self.total = done, total
 
     def say(self, line: str) -> None:
         """Print a line."""
@@ -53,13 +60,13 @@ class Pulse:
         """Say how far it is, if that was not said for a while."""
         now = time.monotonic()
         if self.what and now - self.printed >= self.every:
-            self.say(f"{self.what}: {self._how_far(now - self.began)}")
+            self.say(f"{self.what}: {self._how_far(now)}")
 
-    def _how_far(self, seconds: float) -> str:
-        gone = f"{seconds:.0f} s"
-        if not self.done or self.done > self.total:
+    def _how_far(self, now: float) -> str:
+        gone = in_time(now - self.began)
+        if not 0 < self.done < self.total:
             return gone
-        left = seconds * (self.total - self.done) / self.done
+        left = (now - self.passed) * (self.total - self.done) / self.done
         return f"{self.done:,} of {self.total:,} after {gone}, about {in_time(left)} left"
 
 
@@ -80,10 +87,10 @@ def _lines() -> "Iterator[Listener]":
             pulse.stage(what)
 
         def step(self, done: int, total: int) -> None:
-            pulse.done, pulse.total = done, total
+            pulse.step(done, total)
 
         def epoch(self, record: "Figures", state: "RunState", last: int) -> None:
-            pulse.done, pulse.total = record["epoch"], last
+            pulse.step(record["epoch"], last)
             if "mrr" in record or record["epoch"] == last or record["epoch"] % 10 == 0:
                 pulse.say(f"{record['phase']}, epoch {record['epoch']} of {last}: {figures_of(record, state)}")
 

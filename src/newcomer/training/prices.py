@@ -121,12 +121,16 @@ def _step_seconds(network: PropagationTrainer) -> float:
     if network.device.type == "cpu":
         network.batch_size = max(1, whole // SHARE)
     scale = whole / network.batch_size
+
+    def learned(number: int) -> float:
+        return float(network.step(number))  # a number, so it is there by then
+
     with one_thread():
-        step = scale * _seconds(network.step, STEPS)
+        step = scale * _seconds(learned, STEPS)
         if scale == 1.0 or step > LONG:
             return step
         network.batch_size = whole
-        return _seconds(network.step, STEPS)
+        return _seconds(learned, STEPS)
 
 
 def _question_seconds(model: TrainedModel, threads: int | None) -> float:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from newcomer.config import Config
 from newcomer.config.settings import flat_settings, merged, nested_settings
+from newcomer.errors import OptionError, shown
 from newcomer.graph import InductiveDataset, seen_count
 from newcomer.training.calibration import MADE_UP, masked_newcomers
 from newcomer.training.continuation import final_epochs
@@ -35,6 +36,12 @@ class Limits:
 
     seconds: float | None = None
     memory: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, unit, value in (("time", "seconds", self.seconds), ("memory", "bytes", self.memory)):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 < value < math.inf):
+                raise OptionError(f"the {name} limit is {shown(value)}, but must be a number of {unit} above 0")
 
 
 class Stage(NamedTuple):
