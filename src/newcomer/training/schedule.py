@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from newcomer.config import Config
 from newcomer.config.settings import flat_settings, merged, nested_settings
+from newcomer.data.split import HOLDOUT_TEST
 from newcomer.errors import OptionError, shown
 from newcomer.graph import InductiveDataset, seen_count
 from newcomer.training.calibration import MADE_UP, masked_newcomers
@@ -168,7 +169,7 @@ def _stages(config: Config, dataset: InductiveDataset, prices: Prices, mined: bo
 
 def _learning(config: Config, dataset: InductiveDataset, prices: Prices) -> Iterator[Stage]:
     """What comes after the vectors of the search."""
-    queries = min(config.training.validation_queries or len(dataset.valid), max(len(dataset.valid), 1))
+    queries = _queries(config, dataset)
     question = prices.question + (prices.propagated if config.model.propagation else 0.0)
     asked = min(ASKED, 2 * len(dataset.relations)) * masked_newcomers(config, len(dataset.relations))
     yield Stage(PROPAGATION, _steps(config, dataset) * prices.step)
@@ -176,6 +177,13 @@ def _learning(config: Config, dataset: InductiveDataset, prices: Prices) -> Iter
         weighed = queries + min(queries, MOST) + len(THINNED) * min(queries, THINNED_QUERIES)
         yield Stage("weights of the ensemble", weighed * question)
     yield Stage("probabilities", (queries + asked + 4 * min(queries, MADE_UP)) * question)
+
+
+def _queries(config: Config, dataset: InductiveDataset) -> int:
+    """How many a validation has, about: a share of the valid triples, or of the facts that stand in for them."""
+    training, asked = config.training, len(dataset.valid) or HOLDOUT_TEST * len(dataset.observed)
+    drawn = max(1, round(training.validation_rate / 100 * asked))
+    return min(training.validation_queries or drawn, drawn)
 
 
 def _steps(config: Config, dataset: InductiveDataset) -> int:
