@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from newcomer.training.schedule import Schedule
 
 EVERY = 10.0  # seconds without a line, at most
+LOOK = 1.0  # seconds between two looks at whether a line is due
 
 
 def watching() -> "AbstractContextManager[Listener]":
@@ -95,7 +96,7 @@ def _lines() -> "Iterator[Listener]":
                 pulse.say(f"{record['phase']}, epoch {record['epoch']} of {last}: {figures_of(record, state)}")
 
     def beat() -> None:
-        while not stop.wait(1.0):
+        while not stop.wait(LOOK):
             pulse.beat()
 
     thread = threading.Thread(target=beat, daemon=True)

@@ -145,5 +145,5 @@ class _Training:
         quick = replace(run, config=config, journal=journal, listener=Listener(), schedule=None)
         learned = quick.search(self.dataset, exam.of(FIRST_QUERIES, run.config.seed))
         found = quick.final(whole, 1, learned)
-        self.first(replace(found, metrics={**found.metrics, PRELIMINARY: True}))
         run.journal.keep(run.journal.tensors)  # from here on it can be resumed, with the sizes that were decided
+        self.first(replace(found, metrics={**found.metrics, PRELIMINARY: True}))
