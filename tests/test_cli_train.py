@@ -88,6 +88,8 @@ def test_the_plan_of_a_training_without_a_search_or_a_final_fit():
     plain = planned("training.validation_rate=0")
     assert plain["validation"] == "none" and "search" not in plain
     assert plain["final"] == "4 epochs of 3 batches on the whole graph"
+    anew = planned("training.final_share=1")["final"]
+    assert anew == "a fresh model on the whole graph, for as many epochs as were best in the search"
     assert planned("training.final_fit=no")["final"] == "none: the best model of the search is kept"
 
 
@@ -124,7 +126,7 @@ def test_the_plan_then_the_model_then_the_figures(data):
         "newcomers: the heads of 50 % of the valid triples, who leave the graph and are asked about",
         "at most 4 epochs of 3 batches on the graph without them, validated every 2 epochs and at the end",
         "stops after 2 times without a better MRR",
-        "a fresh model on the whole graph, for as many epochs as were best in the search",
+        "vectors go on on the whole graph, for 0.25 of the epochs that were best",
         "none: only an ensemble uses it (model.propagation=auto)",
         "validation: 3 queries about 3 newcomers held out of the graph",
         "rules alone",

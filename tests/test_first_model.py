@@ -1,6 +1,7 @@
 """A training under limits: the first model, what is cut short, and what an interruption leaves."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,18 @@ import newcomer
 from command_line import Done, call
 from conftest import complaint, make_dataset
 from newcomer.api import checkpoint_folder, is_preliminary, train_into
+from newcomer.config import with_overrides
 from newcomer.data import write_dataset
 from newcomer.models.bundle import metrics_of, read_bundle
+from newcomer.models.embedding.model import ENCODERS
 from newcomer.training.checkpoint import has_checkpoint
 from newcomer.training.fitted import CUT_SHORT, PRELIMINARY, Fitted
-from newcomer.training.pipeline import Limits, Listener
+from newcomer.training.pipeline import Limits, Listener, fit
+from newcomer.training.preparation import prepare
 from newcomer.training.schedule import PROPAGATION, VECTORS
 from nn_oracle import one_thread
-from training_world import FOLDED, SMALL, StopAfter, Stopped, settings, world
+from reproduction_world import with_labels
+from training_world import FOLDED, SMALL, StopAfter, Stopped, choosing, settings, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
 DATASET = world()
@@ -26,6 +31,7 @@ CONFIG = settings(
     *("training.propagation_steps=6", "training.epochs=2", "training.calibration_questions=40"),
 )
 PLENTY = Limits(1e9, 1e15)
+NO_SEARCH = ("training.validation_rate=0",)
 SET = [word for change in SMALL for word in ("--set", change)]
 
 
@@ -227,8 +233,6 @@ def test_an_interrupted_command_says_where_the_first_model_is(town, pays, monkey
         def epoch(self, *_: Any) -> None:
             raise SystemExit(130)
 
-    from contextlib import nullcontext
-
     monkeypatch.setattr("newcomer.cli.train.watching", lambda: nullcontext(Ending()))
     done = train(town)
     assert done.returncode == 130
@@ -242,6 +246,30 @@ def test_a_few_facts_are_trained_on_under_any_limit(tmp_path, facts):
     rows = [("a", "r", "b"), ("b", "s", "c"), ("c", "r", "d")][:facts]
     model = newcomer.train(make_dataset(train=rows), time_limit=1e-3, memory_limit=1, out=tmp_path / "m")
     assert model.tails("a", "r", k=1)
+
+
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
+def test_every_encoder_is_made_to_fit(encoder):
+    config = settings(*choosing(encoder), "model.dim=16", "training.epochs=3")
+    found = fit(DATASET, config, device="cpu", threads=1, limits=Limits(1e-3), first=lambda _: None)
+    assert found.metrics["epochs"] == found.config.training.epochs == 1
+
+
+@pytest.mark.parametrize("change", ["protocol=transductive", "protocol=refreshed", "training.final_fit=no", *NO_SEARCH])
+def test_every_way_to_train_is_made_to_fit(tmp_path, pays, change):
+    looking = Looking()
+    found = train_into(
+        tmp_path / "m", DATASET, with_overrides(CONFIG, [change]), threads=1, limits=Limits(1e-3), report=looking
+    )
+    assert found.config.training.epochs == 1 and len(answers(tmp_path / "m")) == 3
+    assert (looking.found is not None) == change.startswith("protocol")
+
+
+def test_false_triples_and_given_rules_are_no_obstacle(tmp_path, pays):
+    labelled, looking = with_labels(DATASET), Looking()
+    rules = prepare(labelled, CONFIG, threads=1).rules
+    train_into(tmp_path / "m", labelled, CONFIG, rules=rules, threads=1, limits=Limits(1e-3), report=looking)
+    assert looking.found and not is_preliminary(tmp_path / "m")
 
 
 @pytest.mark.parametrize("limits", [{"time_limit": 0}, {"time_limit": -1.0}, {"memory_limit": 0}, {"time_limit": "1m"}])

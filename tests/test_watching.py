@@ -122,6 +122,20 @@ def test_the_watch_ends_with_what_it_watches(hurried):
     assert threading.active_count() == before
 
 
+def test_a_watch_that_nobody_reads_ends_in_silence(hurried, monkeypatch):
+    def broken(*_: object, **__: object) -> None:
+        looked.set()
+        raise BrokenPipeError
+
+    looked, raised = threading.Event(), list[object]()
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    with watching._lines() as listener:
+        listener.stage("something")
+        monkeypatch.setattr(watching.typer, "echo", broken)
+        assert looked.wait(60)
+    assert raised == []
+
+
 def test_lines_of_epochs_are_those_with_figures_every_tenth_and_the_last(capsys):
     with watching._lines() as listener:
         for epoch in range(1, 14):

@@ -228,6 +228,8 @@ def _validation_in_words(dataset: "InductiveDataset", settings: "Config", planne
 
 def _phases_in_words(dataset: "InductiveDataset", planned: "Config") -> list[tuple[str, str]]:
     """What is trained, one phase after the other."""
+    from newcomer.training.continuation import continues
+
     training = planned.training
     epochs, batches = f"{training.epochs:,} epochs", training.batches_of(len(dataset.observed))
     if training.validation_rate == 0:
@@ -239,6 +241,8 @@ def _phases_in_words(dataset: "InductiveDataset", planned: "Config") -> list[tup
     final = "none: the best model of the search is kept"
     if training.final_fit:
         final = "a fresh model on the whole graph, for as many epochs as were best in the search"
+        if continues(planned):
+            final = f"vectors go on on the whole graph, for {training.final_share:g} of the epochs that were best"
     return [("search", search), ("final", final)]
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,8 +96,9 @@ def _lines() -> "Iterator[Listener]":
                 pulse.say(f"{record['phase']}, epoch {record['epoch']} of {last}: {figures_of(record, state)}")
 
     def beat() -> None:
-        while not stop.wait(LOOK):
-            pulse.beat()
+        with suppress(OSError, ValueError):  # nobody reads any more: the training itself is told by its next line
+            while not stop.wait(LOOK):
+                pulse.beat()
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

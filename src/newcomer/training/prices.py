@@ -4,7 +4,6 @@ Rules are mined before anything is timed with them, so that their part in a ques
 question is priced without. Mining itself is priced by counts (`mining_seconds`).
 """
 
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -147,6 +146,10 @@ def _question_seconds(model: TrainedModel, threads: int | None) -> float:
 
 
 def peak_memory() -> int:
-    """Bytes that this process has held at most."""
+    """Bytes that this process has held at most; 0 where the system does not tell."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
