@@ -126,9 +126,9 @@ def test_sizes_that_were_made_smaller_stay_when_it_goes_on_without_limits(tmp_pa
     trained(tmp_path / "whole", tight)
     for epochs in (1, 2):
         with pytest.raises(Stopped):
-            trained(tmp_path / "cut", tight, report=StopAfter(epochs), force=True)
-        trained(tmp_path / "cut", None, resume=True)
-        assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+            trained(tmp_path / str(epochs), tight, report=StopAfter(epochs))
+        trained(tmp_path / str(epochs), None, resume=True)
+        assert contents(tmp_path / str(epochs)) == contents(tmp_path / "whole")
     small = read_bundle(tmp_path / "whole").config
     assert small.training.epochs == 1 and small.model.propagation is False
 

@@ -95,14 +95,14 @@ class _Training:
 
     def fitted(self) -> Fitted:
         """Both phases, or the one that is wanted."""
-        training = self.run.config.training
+        training, schedule = self.run.config.training, None
         if self.limits is not None and not self.run.state.has_sizes:
-            self.run.listener.schedule(self._scheduled(None), mined=False)
+            schedule = self._scheduled(None)
         if training.validation_rate > 0 and not training.final_fit:
-            run = self._fitting(None)
+            run = self._fitting(schedule)
             return run.search(self.dataset, run.exam(self.dataset, self.rules, self.full))
         whole = self.run.world(self.dataset, self.rules)  # first of all: what it cannot bear must not show only after
-        run = self._fitting(whole)
+        run = self._fitting(schedule if schedule is None else self._scheduled(whole))
         if training.validation_rate == 0:
             return run.final(whole, run.config.training.epochs)
         learned = None
@@ -113,7 +113,7 @@ class _Training:
         return run.final(whole, final_epochs(run.config, run.state.best_epoch), learned)
 
     def _scheduled(self, whole: World | None) -> Schedule:
-        """The schedule of what is left, with the rules where these are there."""
+        """The schedule of what is left, with the rules where these are there; the listener is told."""
         limits, run = self.limits or Limits(), self.run
         self.run.listener.stage("timing a few steps of everything")
         prepared = None if whole is None else whole.prepared
@@ -122,14 +122,14 @@ class _Training:
         spent = time.monotonic() - self.started
         if whole is not None or self.rules is not None:
             prices = replace(prices, mining=0.0 if whole is None else whole.seconds)
-        return scheduled(run.config, self.dataset, prices, limits, whole is not None, spent)
+        found = scheduled(run.config, self.dataset, prices, limits, whole is not None, spent)
+        run.listener.schedule(found, mined=whole is not None)
+        return found
 
-    def _fitting(self, whole: World | None) -> Run:
+    def _fitting(self, schedule: Schedule | None) -> Run:
         """The run with sizes that fit; one that is resumed has those that it began with."""
-        if self.limits is None or self.run.state.has_sizes:
+        if schedule is None:
             return self.run
-        schedule = self._scheduled(whole)
-        self.run.listener.schedule(schedule, mined=True)
         self.run.state.schedule = {name: found for name, (_, found) in schedule.smaller.items()}
         return replace(self.run, config=schedule.config, schedule=schedule)
 
