@@ -119,7 +119,7 @@ def test_the_final_fit_is_a_trainer_that_goes_on_from_the_search():
     whole, search = fit(DATASET, settings(*GOING_ON, *changes), device="cpu"), searched(*changes)
     assert search.vectors is not None
     assert [(one["phase"], one["epoch"]) for one in whole.history][4:] == [("final", 1), ("final", 2)]
-    trainer = fresh(*changes)
+    trainer = Trainer(settings(*GOING_ON, *changes), whole.model.graph, choose_device("cpu"))
     go_on_from(search.vectors, trainer, DATASET)
     for number in range(2):
         trainer.epoch(number)
