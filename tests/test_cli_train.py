@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,8 @@ def test_the_plan_of_a_training_without_a_search_or_a_final_fit():
     plain = planned("training.validation_rate=0")
     assert plain["validation"] == "none" and "search" not in plain
     assert plain["final"] == "4 epochs of 3 batches on the whole graph"
+    anew = planned("training.final_share=1")["final"]
+    assert anew == "a fresh model on the whole graph, for as many epochs as were best in the search"
     assert planned("training.final_fit=no")["final"] == "none: the best model of the search is kept"
 
 
@@ -123,7 +126,7 @@ def test_the_plan_then_the_model_then_the_figures(data):
         "newcomers: the heads of 50 % of the valid triples, who leave the graph and are asked about",
         "at most 4 epochs of 3 batches on the graph without them, validated every 2 epochs and at the end",
         "stops after 2 times without a better MRR",
-        "a fresh model on the whole graph, for as many epochs as were best in the search",
+        "vectors go on on the whole graph, for 0.25 of the epochs that were best",
         "none: only an ensemble uses it (model.propagation=auto)",
         "validation: 3 queries about 3 newcomers held out of the graph",
         "rules alone",
@@ -323,10 +326,16 @@ def test_a_damaged_checkpoint_is_one_sentence(data, monkeypatch):
 LONG = ["--set", "training.epochs=20", "--set", "training.validate_every=5", "--set", "training.patience=9"]
 
 
-def start(data: Path, *words: str | Path) -> subprocess.Popen[str]:
+@contextmanager
+def started(data: Path, *words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A training in a process of its own, which ends with the block."""
     command = [sys.executable, "-m", "newcomer", "train", data, *SET, "--threads", "1", *LONG, *words]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(list(map(str, command)), cwd=data.parent, env=environment(), **quiet)  # type: ignore[call-overload, no-any-return]
+    with subprocess.Popen(list(map(str, command)), cwd=data.parent, env=environment(), **quiet) as process:  # type: ignore[call-overload]
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for_epochs(process: subprocess.Popen[str], folder: Path, more: int) -> None:
@@ -347,11 +356,11 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(data):
     assert train(data, *LONG, "--out", whole).returncode == 0
     kills = 0
     while not cut.exists():
-        process = start(data, "--out", cut, *(["--resume"] if folder.exists() else []))
-        wait_for_epochs(process, folder, chance.randint(6, 8))
-        time.sleep(chance.uniform(0, 0.03))
-        process.kill()
-        complaints = process.communicate()[1]
+        with started(data, "--out", cut, *(["--resume"] if folder.exists() else [])) as process:
+            wait_for_epochs(process, folder, chance.randint(6, 8))
+            time.sleep(chance.uniform(0, 0.03))
+            process.kill()
+            complaints = process.communicate()[1]
         assert "Traceback" not in complaints and process.returncode in (-signal.SIGKILL, 0), complaints
         kills += process.returncode == -signal.SIGKILL
     assert kills >= 2
@@ -359,13 +368,14 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(data):
 
 
 def test_nobody_comes_between_and_a_signal_ends_it_in_order(data):
-    process = start(data, "--out", "m", "--force", "--set", "training.epochs=9999", "--set", "training.patience=9999")
-    wait_for_epochs(process, data.parent / "m.training", 1)
-    assert "holds a training that was interrupted" in sentence(train(data, "--out", "m"))
-    assert "another training works here" in sentence(train(data, "--out", "m", "--force"))
-    assert names(data.parent / "m.training") and process.poll() is None
-    process.terminate()
-    said = process.communicate()[1].splitlines()
+    more = [word for name in ("epochs", "patience") for word in ("--set", f"training.{name}=9999")]
+    with started(data, "--out", "m", "--force", "--time", "none", *more) as process:
+        wait_for_epochs(process, data.parent / "m.training", 1)
+        assert "pass --resume to go on with it, or --force to start anew" in sentence(train(data, "--out", "m"))
+        assert "another training works here" in sentence(train(data, "--out", "m", "--force"))
+        assert names(data.parent / "m.training") and process.poll() is None
+        process.terminate()
+        said = process.communicate()[1].splitlines()
     assert process.returncode == 128 + signal.SIGTERM, said
     assert said[-1] == "newcomer: stopped by SIGTERM"
     assert said[-2].startswith("newcomer: the training is kept in m.training; go on with: newcomer train")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -218,9 +219,15 @@ def test_an_unexpected_end_is_kept_too(data, monkeypatch):
     assert names(data.parent / "s") == [STUDY, TRIALS]
 
 
-def start(data: Path, *words: str) -> subprocess.Popen[str]:
+@contextmanager
+def started(data: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A search in a process of its own, which ends with the block."""
     command = [sys.executable, "-m", "newcomer", *words_of(data, "--trials", "5", "--out", "cut", *words)]
-    return subprocess.Popen(command, cwd=data.parent, env=environment(), stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=data.parent, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for_trials(process: subprocess.Popen[str], folder: Path, wanted: int) -> None:
@@ -232,11 +239,12 @@ def test_killed_and_resumed_it_ends_as_if_it_had_not_been(data):
     """Nobody else works in the folder meanwhile."""
     assert tune(data, "--trials", "5", "--out", "whole").returncode == 0
     cut = data.parent / "cut"
-    process = start(data)
-    wait_for_trials(process, cut, 2)
-    assert "another training works here" in sentence(tune(data, "--trials", "5", "--out", "cut", "--resume"))
-    process.kill()
-    complaints = process.communicate()[1]
+    with started(data) as process:
+        wait_for_trials(process, cut, 1)
+        process.send_signal(signal.SIGSTOP)  # it must not be done before it is killed
+        assert "another training works here" in sentence(tune(data, "--trials", "5", "--out", "cut", "--resume"))
+        process.kill()
+        complaints = process.communicate()[1]
     assert process.returncode == -signal.SIGKILL and "Traceback" not in complaints, complaints
     before = ended(cut)
     resumed = tune(data, "--trials", "5", "--out", "cut", "--resume")
@@ -247,11 +255,11 @@ def test_killed_and_resumed_it_ends_as_if_it_had_not_been(data):
 
 
 def test_a_signal_ends_it_and_says_how_to_go_on(data):
-    process = start(data, "--set", "training.epochs=150", "--set", "training.patience=150")
-    wait_for_trials(process, data.parent / "cut", 1)
-    # Not SIGINT, which whoever runs the tests in the background may have had ignored.
-    process.send_signal(signal.SIGTERM)
-    said = process.communicate()[1].splitlines()
+    with started(data, "--set", "training.epochs=150", "--set", "training.patience=150") as process:
+        wait_for_trials(process, data.parent / "cut", 1)
+        # Not SIGINT, which whoever runs the tests in the background may have had ignored.
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate()[1].splitlines()
     assert process.returncode == 128 + signal.SIGTERM, said
     assert said[-1] == "newcomer: stopped by SIGTERM"
     assert said[-2].startswith("newcomer: the search is kept in cut; go on with: newcomer tune")

@@ -70,6 +70,7 @@ def train(
     >>> model
     Predictor(33 seen entities, 4 newcomers, 4 relations)
     """
+    limits = None if time_limit is None and memory_limit is None else Limits(time_limit, memory_limit)
     data = _dataset(dataset)
     with TemporaryDirectory() if out is None else nullcontext("") as folder:
         place = Path(folder) / "model" if out is None else Path(out)
@@ -84,7 +85,7 @@ def train(
             resume=resume,
             force=force,
             report=report,
-            limits=Limits(time_limit, memory_limit) if time_limit or memory_limit else None,
+            limits=limits,
         )
         return load(place)
 
@@ -118,7 +119,8 @@ def train_into(
 ) -> Fitted:
     """Train a model and write it to a folder; checkpoints lie in ``OUT.training`` until the model is there.
 
-    With ``limits`` on time or memory a training that takes minutes puts a first model there early on.
+    With ``limits`` on time or memory a training that takes minutes puts a first model there early on, where there is
+    no finished one.
     """
     folder = checkpoint_folder(out, resume, force)
     config = trainable(config, dataset)
@@ -133,6 +135,7 @@ def train_into(
         if report is not None:
             report.first(out)
 
+    is_free = not out.exists() or is_preliminary(out)
     with parents_of(folder):
         try:
             fitted = fit(
@@ -145,7 +148,7 @@ def train_into(
                 threads=threads,
                 report=report,
                 limits=limits,
-                first=write_first,
+                first=write_first if is_free else None,
             )
             write(fitted)
         except BaseException:
@@ -166,8 +169,10 @@ def checkpoint_folder(out: Path, resume: bool, force: bool) -> Path:
             if not is_preliminary(out):
                 raise exists_already(out)
             if not resume:
-                problem = f"{out}: holds the first model of a training that was not finished"
-                raise OutputError(f"{problem}; pass --resume to go on with it, or --force to start anew")
+                go_on = "pass --resume to go on with it, or --force" if has_checkpoint(folder) else "pass --force"
+                raise OutputError(
+                    f"{out}: holds the first model of a training that is not finished; {go_on} to start anew"
+                )
         if resume and not folder.is_dir():
             raise OptionError(f"{folder}: does not exist, so there is no training to resume; leave out --resume")
         if not resume and has_checkpoint(folder):

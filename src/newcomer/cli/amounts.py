@@ -13,18 +13,18 @@ BYTES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 def seconds_of(text: str, option: str) -> float | None:
     """Seconds; None for ``none``."""
-    return _amount(text.removesuffix("in") if text.endswith("min") else text, SECONDS, option, "90s, 10m, 2h or none")
+    return _amount(text, SECONDS, "(?:(?<=m)in)?", option, "90s, 10m, 2h or none")
 
 
 def bytes_of(text: str, option: str) -> float | None:
     """Bytes; None for ``none``."""
-    return _amount(text.lower().removesuffix("b").removesuffix("i"), BYTES, option, "500M, 4G or none")
+    return _amount(text, BYTES, "(?:(?<=[kmgt])i?b)?", option, "500M, 4G or none")
 
 
-def _amount(text: str, units: dict[str, float], option: str, examples: str) -> float | None:
+def _amount(text: str, units: dict[str, float], rest: str, option: str, examples: str) -> float | None:
     if text.strip().lower() == NONE:
         return None
-    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([a-z]?)\s*", text.lower())
+    found = re.fullmatch(rf"\s*([0-9]{{1,15}}(?:\.[0-9]{{1,15}})?)\s*([a-z]?){rest}\s*", text.lower())
     if found is not None and found[2] in units:
         amount = float(found[1]) * units[found[2]]
         if amount > 0 and math.isfinite(amount):

@@ -74,7 +74,7 @@ def train(
         planned = decided(trainable(settings, dataset), dataset, machine, folder, resume)
         rows = plan_of(dataset, settings, planned, machine.type, rules, folder, resume)
         print_table(f"training on {dataset.name}", ("", ""), rows)
-    with _resume_hint(folder), watching() as listener:
+    with _resume_hint(place, folder), watching() as listener:
         fitted = train_into(
             place,
             dataset,
@@ -102,8 +102,8 @@ def limits_of(time_limit: str, memory_limit: str, device: str) -> "Limits":
     """What a training may take; on a CPU a quarter of an hour, unless more is given."""
     from newcomer.training.pipeline import Limits
 
-    chosen = time_limit
-    if time_limit == AUTO:
+    chosen = time_limit.strip().lower()
+    if chosen == AUTO:
         chosen = CPU_TIME if device == "cpu" else NONE
     return Limits(seconds_of(chosen, "--time"), bytes_of(memory_limit, "--memory"))
 
@@ -122,13 +122,16 @@ def settings_of(
 
 
 @contextmanager
-def _resume_hint(folder: Path) -> Iterator[None]:
-    """When a training is interrupted that can be resumed, print the command for it."""
+def _resume_hint(place: Path, folder: Path) -> Iterator[None]:
+    """When a training is interrupted, print what there is of it: a first model, and the command to resume it."""
+    from newcomer.api import is_preliminary
     from newcomer.training.checkpoint import has_checkpoint, in_use
 
     try:
         yield
     except (SystemExit, KeyboardInterrupt):
+        if is_preliminary(place):
+            typer.echo(f"newcomer: a first model is in {place}", err=True)
         if has_checkpoint(folder) and not in_use(folder):
             again = again_with("--resume", *(["--force"] if "--force" in sys.argv else []))
             typer.echo(f"newcomer: the training is kept in {folder}; go on with: {again}", err=True)
@@ -225,6 +228,8 @@ def _validation_in_words(dataset: "InductiveDataset", settings: "Config", planne
 
 def _phases_in_words(dataset: "InductiveDataset", planned: "Config") -> list[tuple[str, str]]:
     """What is trained, one phase after the other."""
+    from newcomer.training.continuation import continues
+
     training = planned.training
     epochs, batches = f"{training.epochs:,} epochs", training.batches_of(len(dataset.observed))
     if training.validation_rate == 0:
@@ -236,12 +241,15 @@ def _phases_in_words(dataset: "InductiveDataset", planned: "Config") -> list[tup
     final = "none: the best model of the search is kept"
     if training.final_fit:
         final = "a fresh model on the whole graph, for as many epochs as were best in the search"
+        if continues(planned):
+            final = f"vectors go on on the whole graph, for {training.final_share:g} of the epochs that were best"
     return [("search", search), ("final", final)]
 
 
 def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
     """What a training was and found, for people and programs."""
     from newcomer.evaluation.stored import CALIBRATION
+    from newcomer.training.fitted import CUT_SHORT
 
     validation = fitted.metrics.get("validation")
     return {
@@ -256,11 +264,14 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
         "rules": len(fitted.model.rules),
         "virtual_triples": len(fitted.model.labels),
         "validation": validation,
+        "cut_short": fitted.metrics.get(CUT_SHORT, {}),
         "seconds": round(seconds, 1),
     }
 
 
 def _print_summary(summary: Mapping[str, Any]) -> None:
+    from newcomer.training.schedule import VECTORS
+
     validation = summary["validation"]
     if validation is not None:
         rows = [(f"model, after {validation['epoch']} epochs", *cells_of(validation["model"], MEASURES))]
@@ -272,6 +283,9 @@ def _print_summary(summary: Mapping[str, Any]) -> None:
         typer.echo(f"MRR and Hits in percent; known filter, all candidates, ties at the mean rank{weighed}")
     known = f"{summary['rules']:,} rules, {summary['virtual_triples']:,} virtual triples"
     typer.echo(f"trained on {summary['trained_on']} for {summary['epochs']:,} epochs ({known})")
+    for what, done in summary["cut_short"].items():
+        counted = "epochs" if what == VECTORS else "steps"
+        typer.echo(f"ended early, for lack of time: {what}, after {done:,} {counted}")
     typer.echo(f"the model is in {summary['model']}, after {summary['seconds']:.0f} s")
 
 

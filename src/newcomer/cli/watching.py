@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from newcomer.training.schedule import Schedule
 
 EVERY = 10.0  # seconds without a line, at most
+LOOK = 1.0  # seconds between two looks at whether a line is due
 
 
 def watching() -> "AbstractContextManager[Listener]":
@@ -37,12 +38,19 @@ class Pulse:
     def __init__(self, every: float) -> None:
         self.every, self.what = every, ""
         self.done = self.total = 0
-        self.began = self.printed = time.monotonic()
+        self.began = self.passed = self.printed = time.monotonic()
 
     def stage(self, what: str) -> None:
         """Something else begins."""
-        self.what, self.began, self.done, self.total = what, time.monotonic(), 0, 0
+        self.what, self.done, self.total = what, 0, 0
+        self.began = self.passed = time.monotonic()
         self.say(what)
+
+    def step(self, done: int, total: int) -> None:
+        """So much of the stage is done; less than before: another pass of it begins."""
+        if done < self.done:
+            self.passed = time.monotonic()
+        self.done, self.total = done, total
 
     def say(self, line: str) -> None:
         """Print a line."""
@@ -53,13 +61,13 @@ class Pulse:
         """Say how far it is, if that was not said for a while."""
         now = time.monotonic()
         if self.what and now - self.printed >= self.every:
-            self.say(f"{self.what}: {self._how_far(now - self.began)}")
+            self.say(f"{self.what}: {self._how_far(now)}")
 
-    def _how_far(self, seconds: float) -> str:
-        gone = f"{seconds:.0f} s"
-        if not self.done or self.done > self.total:
+    def _how_far(self, now: float) -> str:
+        gone = in_time(now - self.began)
+        if not 0 < self.done < self.total:
             return gone
-        left = seconds * (self.total - self.done) / self.done
+        left = (now - self.passed) * (self.total - self.done) / self.done
         return f"{self.done:,} of {self.total:,} after {gone}, about {in_time(left)} left"
 
 
@@ -80,16 +88,17 @@ def _lines() -> "Iterator[Listener]":
             pulse.stage(what)
 
         def step(self, done: int, total: int) -> None:
-            pulse.done, pulse.total = done, total
+            pulse.step(done, total)
 
         def epoch(self, record: "Figures", state: "RunState", last: int) -> None:
-            pulse.done, pulse.total = record["epoch"], last
+            pulse.step(record["epoch"], last)
             if "mrr" in record or record["epoch"] == last or record["epoch"] % 10 == 0:
                 pulse.say(f"{record['phase']}, epoch {record['epoch']} of {last}: {figures_of(record, state)}")
 
     def beat() -> None:
-        while not stop.wait(1.0):
-            pulse.beat()
+        with suppress(OSError, ValueError):  # nobody reads any more: the training itself is told by its next line
+            while not stop.wait(LOOK):
+                pulse.beat()
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

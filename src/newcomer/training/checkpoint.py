@@ -69,7 +69,13 @@ class RunState:
     calibration: Figures = field(default_factory=dict)
     thresholds: Figures = field(default_factory=dict)  # from which score on a triple about a newcomer is true
     history: list[Figures] = field(default_factory=list)
-    schedule: Figures = field(default_factory=dict)  # settings that were made smaller, to fit time and memory
+    schedule: Figures | None = None  # settings that were made smaller, to fit time and memory, once that is decided
+    cut: dict[str, int] = field(default_factory=dict)  # what ended for lack of time, and after how many epochs or steps
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether the sizes of the run are decided: it goes on with them, whatever the limits are now."""
+        return self.schedule is not None or bool(self.history)
 
     def validated(self, figures: Figures) -> bool:
         """Record a validation of the current epoch; whether it is the best so far.
@@ -308,7 +314,7 @@ def _begin(journal: Journal, folder: Path, resume: bool) -> None:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether a training was interrupted here after its first epoch."""
+    """Whether a training was interrupted here after its first model or epoch."""
     return (folder / CHECKPOINT).exists()
 
 

@@ -19,6 +19,7 @@ from newcomer.training.runtime import deterministic, torch_threads
 from newcomer.training.schedule import Schedule
 
 PRELIMINARY = "preliminary"  # among what was measured: this model is there until the training is done
+CUT_SHORT = "cut_short"  # likewise: what ended for lack of time, and after how many epochs or steps
 
 
 class Listener:

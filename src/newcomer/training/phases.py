@@ -4,7 +4,6 @@ A `Run` holds what does not change while it goes on; how far it has come is the 
 after every epoch.
 """
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -43,7 +42,7 @@ from newcomer.training.checkpoint import (
 from newcomer.training.continuation import continues, go_on_from, learned_vectors
 from newcomer.training.embedding import ShortTrainer, Trainer
 from newcomer.training.ensemble import EnsembleLearner, priors_of
-from newcomer.training.fitted import Fitted, Listener, World
+from newcomer.training.fitted import CUT_SHORT, Fitted, Listener, World
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
 from newcomer.training.preparation import Prepared, learns_from_neighbors, prepare, renamed_rules
 from newcomer.training.propagation import PropagationTrainer, carried_over
@@ -121,17 +120,20 @@ class Run:
     def _search_epochs(self, trainer: Trainer, exam: Exam) -> None:
         """Train and validate, until there is no improvement any more, or no time."""
         training, state, started = self.config.training, self.state, time.monotonic()
-        most = math.inf if self.schedule is None else self.schedule.most(VECTORS)
-        in_time = True
-        while state.epoch < training.epochs and state.stale < training.patience and in_time:
+        while state.epoch < training.epochs and state.stale < training.patience and VECTORS not in state.cut:
             record = self._epoch(trainer)
-            in_time = time.monotonic() - started < most
-            if is_due(state.epoch, training) or (not in_time and not state.best):
+            if state.epoch < training.epochs and self._is_late(VECTORS, started):
+                state.cut[VECTORS] = state.epoch
+            if is_due(state.epoch, training) or (VECTORS in state.cut and not state.best):
                 figures = self._validate(exam.held_out, trainer, exam.world)
                 record |= figures
                 if state.validated(figures):
                     self.journal.tensors = model_tensors(trainer, BEST)
             self._save(trainer, record, training.epochs)
+
+    def _is_late(self, stage: str, started: float) -> bool:
+        """Whether a stage has taken so much longer than it was said to take that it is cut short."""
+        return self.schedule is not None and time.monotonic() - started >= self.schedule.most(stage)
 
     def _model(self, trainer: Trainer, world: World, propagation: Propagation | None = None) -> TrainedModel:
         """What was trained so far."""
@@ -159,17 +161,20 @@ class Run:
             if self.state.propagation_step:
                 trainer.restore(others)
         others = {name: value for name, value in others.items() if not name.startswith(PREFIX)}
-        started, most = time.monotonic(), math.inf if self.schedule is None else self.schedule.most(PROPAGATION)
+        state, started, stage = self.state, time.monotonic(), f"{PROPAGATION}, {self.state.phase}"
         with one_thread():
-            while self.state.propagation_step < trainer.steps and time.monotonic() - started < most:
+            while state.propagation_step < trainer.steps and stage not in state.cut:
                 with memory_in_words(FOR_PROPAGATION):
-                    loss = trainer.step(self.state.propagation_step)
-                self.state.propagation_step += 1
-                if self.state.propagation_step % KEPT_EVERY == 0 or self.state.propagation_step == trainer.steps:
-                    where = f"step {self.state.propagation_step} of the propagation network"
+                    loss = trainer.step(state.propagation_step)
+                state.propagation_step += 1
+                if state.propagation_step < trainer.steps and self._is_late(PROPAGATION, started):
+                    state.cut[stage] = state.propagation_step
+                ends = state.propagation_step == trainer.steps or stage in state.cut
+                if ends or state.propagation_step % KEPT_EVERY == 0:
+                    where = f"step {state.propagation_step} of the propagation network"
                     check_finite(float(loss), where, "take another seed, or set model.propagation=false")
                     self.journal.keep({**others, **trainer.tensors()})
-                self.listener.step(self.state.propagation_step, trainer.steps)
+                self.listener.step(state.propagation_step, trainer.steps)
         return trainer.network
 
     def _begun(self, world: World, learned: Fitted | None) -> Tensors:
@@ -328,6 +333,8 @@ class Run:
             metrics[CALIBRATION] = state.calibration
         if state.thresholds:
             metrics[THRESHOLDS] = state.thresholds
+        if state.cut:
+            metrics[CUT_SHORT] = dict(state.cut)
         model.embedding.eval()
         return Fitted(model, world.prepared.dataset, list(state.history), metrics)
 

@@ -40,8 +40,8 @@ from newcomer.training.triple_classifier import corruption_of
 __all__ = ["Fitted", "Limits", "Listener", "decided", "fit"]
 
 FIRST_PAYS = 60.0  # seconds that the rest takes, from which on a first model is worth its time
-FIRST = {"training.epochs": 1, "model.propagation": False, "training.calibration_questions": 1500}
-FIRST_QUERIES = 400
+FIRST = {"training.epochs": 1, "model.propagation": False}
+FIRST_QUERIES, FIRST_QUESTIONS = 400, 1500  # at most
 Handover = Callable[[Fitted], None]
 
 
@@ -69,7 +69,7 @@ def fit(
     with deterministic(place, torch_threads(dataset, config, threads)), opened(folder, identity, resume) as journal:
         corruption = corruption_of(dataset) if config.model.triple_classifier else None
         run = Run(config, place, threads, report or Listener(), journal, corruption)
-        run = replace(run, config=with_settings(config, journal.state.schedule))
+        run = replace(run, config=with_settings(config, journal.state.schedule or {}))
         return _Training(dataset, rules, full, run, limits, first, started).fitted()
 
 
@@ -95,14 +95,14 @@ class _Training:
 
     def fitted(self) -> Fitted:
         """Both phases, or the one that is wanted."""
-        training = self.run.config.training
-        if self.limits is not None:
-            self.run.listener.schedule(self._scheduled(None), mined=False)
+        training, schedule = self.run.config.training, None
+        if self.limits is not None and not self.run.state.has_sizes:
+            schedule = self._scheduled(None)
         if training.validation_rate > 0 and not training.final_fit:
-            run = self._fitting(None)
+            run = self._fitting(schedule)
             return run.search(self.dataset, run.exam(self.dataset, self.rules, self.full))
         whole = self.run.world(self.dataset, self.rules)  # first of all: what it cannot bear must not show only after
-        run = self._fitting(whole)
+        run = self._fitting(schedule if schedule is None else self._scheduled(whole))
         if training.validation_rate == 0:
             return run.final(whole, run.config.training.epochs)
         learned = None
@@ -113,23 +113,23 @@ class _Training:
         return run.final(whole, final_epochs(run.config, run.state.best_epoch), learned)
 
     def _scheduled(self, whole: World | None) -> Schedule:
-        """The schedule of what is left, with the rules where these are there."""
+        """The schedule of what is left, with the rules where these are there; the listener is told."""
         limits, run = self.limits or Limits(), self.run
         self.run.listener.stage("timing a few steps of everything")
         prepared = None if whole is None else whole.prepared
         with memory_in_words(for_a_batch(run.config)):
             prices = measured(self.dataset, run.config, run.place, run.threads, prepared)
         spent = time.monotonic() - self.started
-        if whole is not None:
-            prices = replace(prices, mining=whole.seconds)
-        return scheduled(run.config, self.dataset, prices, limits, whole is not None, spent)
+        if whole is not None or self.rules is not None:
+            prices = replace(prices, mining=0.0 if whole is None else whole.seconds)
+        found = scheduled(run.config, self.dataset, prices, limits, whole is not None, spent)
+        run.listener.schedule(found, mined=whole is not None)
+        return found
 
-    def _fitting(self, whole: World | None) -> Run:
+    def _fitting(self, schedule: Schedule | None) -> Run:
         """The run with sizes that fit; one that is resumed has those that it began with."""
-        if self.limits is None or self.run.state.history:
+        if schedule is None:
             return self.run
-        schedule = self._scheduled(whole)
-        self.run.listener.schedule(schedule, mined=True)
         self.run.state.schedule = {name: found for name, (_, found) in schedule.smaller.items()}
         return replace(self.run, config=schedule.config, schedule=schedule)
 
@@ -140,9 +140,10 @@ class _Training:
             return
         run.listener.stage("making a first model")
         journal = Journal(None, run.journal.identity)
-        quick = replace(
-            run, config=with_settings(run.config, FIRST), journal=journal, listener=Listener(), schedule=None
-        )
+        most = min(FIRST_QUESTIONS, run.config.training.calibration_questions)
+        config = with_settings(run.config, FIRST | {"training.calibration_questions": most})
+        quick = replace(run, config=config, journal=journal, listener=Listener(), schedule=None)
         learned = quick.search(self.dataset, exam.of(FIRST_QUERIES, run.config.seed))
         found = quick.final(whole, 1, learned)
+        run.journal.keep(run.journal.tensors)  # from here on it can be resumed, with the sizes that were decided
         self.first(replace(found, metrics={**found.metrics, PRELIMINARY: True}))

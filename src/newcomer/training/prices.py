@@ -4,7 +4,6 @@ Rules are mined before anything is timed with them, so that their part in a ques
 question is priced without. Mining itself is priced by counts (`mining_seconds`).
 """
 
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -130,12 +129,16 @@ def _step_seconds(network: PropagationTrainer) -> float:
     if network.device.type == "cpu":
         network.batch_size = max(1, whole // SHARE)
     scale = whole / network.batch_size
+
+    def learned(number: int) -> float:
+        return float(network.step(number))  # a number, so it is there by then
+
     with one_thread():
-        step = scale * _seconds(network.step, STEPS)
+        step = scale * _seconds(learned, STEPS)
         if scale == 1.0 or step > LONG:
             return step
         network.batch_size = whole
-        return _seconds(network.step, STEPS)
+        return _seconds(learned, STEPS)
 
 
 def _question_seconds(model: TrainedModel, threads: int | None) -> float:
@@ -152,6 +155,10 @@ def _question_seconds(model: TrainedModel, threads: int | None) -> float:
 
 
 def peak_memory() -> int:
-    """Bytes that this process has held at most."""
+    """Bytes that this process has held at most; 0 where the system does not tell."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024

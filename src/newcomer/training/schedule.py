@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from newcomer.config import Config
 from newcomer.config.settings import flat_settings, merged, nested_settings
+from newcomer.data.split import HOLDOUT_TEST
+from newcomer.errors import OptionError, shown
 from newcomer.graph import InductiveDataset, seen_count
 from newcomer.training.calibration import MADE_UP, masked_newcomers
 from newcomer.training.continuation import final_epochs
@@ -36,6 +38,12 @@ class Limits:
 
     seconds: float | None = None
     memory: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, unit, value in (("time", "seconds", self.seconds), ("memory", "bytes", self.memory)):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 < value < math.inf):
+                raise OptionError(f"the {name} limit is {shown(value)}, but must be a number of {unit} above 0")
 
 
 class Stage(NamedTuple):
@@ -172,7 +180,7 @@ def _stages(config: Config, dataset: InductiveDataset, prices: Prices, mined: bo
 
 def _learning(config: Config, dataset: InductiveDataset, prices: Prices) -> Iterator[Stage]:
     """What comes after the vectors of the search."""
-    queries = min(config.training.validation_queries or len(dataset.valid), max(len(dataset.valid), 1))
+    queries = _queries(config, dataset)
     question = prices.question + (prices.propagated if config.model.propagation else 0.0)
     asked = min(ASKED, 2 * len(dataset.relations)) * masked_newcomers(config, len(dataset.relations))
     yield Stage(PROPAGATION, _steps(config, dataset) * prices.step)
@@ -180,6 +188,13 @@ def _learning(config: Config, dataset: InductiveDataset, prices: Prices) -> Iter
         weighed = queries + min(queries, MOST) + len(THINNED) * min(queries, THINNED_QUERIES)
         yield Stage("weights of the ensemble", weighed * question)
     yield Stage("probabilities", (queries + asked + 4 * min(queries, MADE_UP)) * question)
+
+
+def _queries(config: Config, dataset: InductiveDataset) -> int:
+    """How many a validation has, about: a share of the valid triples, or of the facts that stand in for them."""
+    training, asked = config.training, len(dataset.valid) or HOLDOUT_TEST * len(dataset.observed)
+    drawn = max(1, round(training.validation_rate / 100 * asked))
+    return min(training.validation_queries or drawn, drawn)
 
 
 def _steps(config: Config, dataset: InductiveDataset) -> int:
