@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import asdict
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,10 @@ from newcomer.graph import InductiveDataset
 from newcomer.models.device import choose_device
 from newcomer.rules.rule import RuleSet
 from newcomer.training import prices
+from newcomer.training.embedding import EpochReport
 from newcomer.training.preparation import prepare
 from newcomer.training.prices import BY_FACT, BY_SAMPLE, BY_SQUARED_DEGREE, SAMPLES, Prices, measured, mining_seconds
+from newcomer.training.propagation import HUB_FACTS
 from nn_oracle import one_thread
 from training_world import FOLDED, settings, world
 
@@ -30,7 +31,9 @@ def prices_of(*changes: str, dataset: InductiveDataset = DATASET, **given: Any) 
 
 def test_every_part_has_a_price():
     found = prices_of("model.propagation=yes")
-    assert all(math.isfinite(value) and value >= 0 for value in asdict(found).values())
+    numbers = asdict(found) | found.messages
+    del numbers["messages"]
+    assert all(math.isfinite(value) and value >= 0 for value in numbers.values()) and set(HUB_FACTS) <= set(numbers)
     for name in ("mining", "grounding", "batch", "step", "question"):
         assert getattr(found, name) > 0, name
     assert found.dim == 8 and 0 < found.warm < 1
@@ -125,15 +128,33 @@ def test_a_step_is_priced_by_a_part_of_its_queries_and_by_all_where_it_is_quick(
     network = Network(clock)
     assert prices._step_seconds(network) == 64.0  # type: ignore[arg-type]
     sizes = [8] if long == 1.0 else [8, 64]
-    assert network.asked == list(zip([0, 1, 2] * len(sizes), [one for one, _ in product(sizes, range(3))], strict=True))
+    assert network.asked == [(number, size) for size in sizes for number in range(2 * prices.STEPS)]
 
 
-def test_the_first_step_is_not_timed(monkeypatch):
+def test_the_first_steps_are_not_timed(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(prices, "time", clock)
-    lengths = iter([100.0, 1.0, 3.0])
+    lengths = iter([100.0, 50.0, 1.0, 3.0])
 
     def step(number: int) -> None:
         clock.now += next(lengths)
 
     assert prices._seconds(step, 2) == 2.0
+
+
+class Epochs:
+    """An epoch takes three seconds, and one more for each batch."""
+
+    def __init__(self, clock: Clock, count: int) -> None:
+        self.clock, self.count = clock, count
+
+    def epoch(self, _: int) -> EpochReport:
+        self.clock.now += 3.0 + self.count
+        return EpochReport(0.0, 0.0, 0.0, 0.0)
+
+
+def test_a_batch_is_priced_without_what_an_epoch_costs_once(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(prices, "time", clock)
+    assert prices._batch_seconds(Epochs(clock, 5)) == 1.0  # type: ignore[arg-type]
+    assert prices._batch_seconds(Epochs(clock, 1)) == 4.0  # type: ignore[arg-type]

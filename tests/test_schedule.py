@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conftest import complaint
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.config.settings import flat_settings
-from newcomer.training.prices import Prices
+from newcomer.training.prices import BY_MESSAGES, Prices
 from newcomer.training.schedule import (
     COPIES,
     GRACE,
@@ -38,6 +38,7 @@ PRICES = Prices(
     warm=0.5,
     question=0.1,
     propagated=0.2,
+    messages={0: 100.0, 1000: 100.0, 700: 100.0, 500: 50.0, 300: 30.0, 200: 20.0},
     memory=900_000_000,
 )
 LARGE = with_overrides(
@@ -60,10 +61,12 @@ def sizes_of(schedule: Schedule) -> dict[str, Any]:
     return {name: found[name] for name in SIZES}
 
 
-def used(schedule: Schedule) -> list[int]:
-    """The sizes that count: there are no steps of a network that is not there."""
-    found = sizes_of(schedule)
-    return [*(int(found[name]) for name in SIZES[:-1]), found["model.propagation"] * found[SIZES[-1]]]
+def is_no_less(more: Schedule, less: Schedule) -> bool:
+    """Whether the one has the network and the other does not, or else all sizes are as large at least."""
+    large, small = sizes_of(more), sizes_of(less)
+    if large["model.propagation"] != small["model.propagation"]:
+        return bool(large["model.propagation"])
+    return all(int(large[name]) >= int(small[name]) for name in SIZES)
 
 
 def costs(schedule: Schedule) -> dict[str, float]:
@@ -167,15 +170,33 @@ def test_nothing_becomes_larger_than_it_was_asked_for():
     assert found.config.training.calibration_questions == 1 and found.config.model.propagation is False
 
 
+@pytest.mark.parametrize(("asked", "found"), [(0, 500), (700, 500), (300, 300), (None, None)])
+def test_hubs_are_silent_before_there_are_fewer_steps(asked, found):
+    config = with_overrides(LARGE, [f"model.propagation_hubs={'none' if asked is None else asked}"])
+    dear = replace(PRICES, batch=0.001, question=0.0, propagated=0.0, step=1.0, mining=0.0, grounding=0.0)
+    all_send = planned(config, dear)
+    smaller = planned(config, dear, seconds=(0.8 * all_send.seconds) / MARGIN)
+    assert smaller.config.model.propagation_hubs == found
+    half = BY_MESSAGES * 50 / 100 + 1 - BY_MESSAGES  # messages that are left
+    if asked == 0:
+        assert smaller.config.training.propagation_steps == config.training.propagation_steps
+        assert costs(smaller)[PROPAGATION] == pytest.approx(half * costs(all_send)[PROPAGATION])
+
+
 def test_no_limit_on_queries_stays_none():
     found = planned(with_overrides(LARGE, ["training.validation_queries=none"]), seconds=0.001)
     assert found.config.training.validation_queries is None
 
 
-def test_every_rung_costs_less_than_the_one_before():
-    seconds = [one.seconds for one in ladder_of(PRICES)]
-    assert all(later <= one for one, later in pairwise(seconds)) and seconds[-1] < 0.1 * seconds[0]
+def test_every_rung_has_less_than_the_one_before_and_without_the_network_the_ladder_begins_again():
+    with_network, without = ([one for one in LADDER if bool(one.steps) is found] for found in (True, False))
+    assert (*with_network, *without) == LADDER and without[0][:3] == with_network[0][:3]
+    for rungs in (with_network, without):
+        for one, later in pairwise(rungs):
+            assert all(after <= before for before, after in zip(one[:4], later[:4], strict=True)) and later != one
     assert all(rung.dim % 2 == 0 for rung in LADDER)  # complex numbers
+    found = ladder_of(PRICES)
+    assert len(found) > 5 and found[-1].seconds < 0.1 * found[0].seconds
 
 
 def ladder_of(prices: Prices) -> list[Schedule]:
@@ -200,15 +221,15 @@ PRICE = st.floats(0.0, 10.0)
 def test_more_time_never_gives_less(limits, prices, spent):
     batch, step, question, propagated = prices
     now = replace(PRICES, batch=batch, step=step, question=question, propagated=propagated)
-    less, more = (used(planned(prices=now, seconds=seconds, spent=spent)) for seconds in limits)
-    assert all(few <= many for few, many in zip(less, more, strict=True))
+    less, more = (planned(prices=now, seconds=seconds, spent=spent) for seconds in limits)
+    assert is_no_less(more, less)
 
 
 @given(limits=st.lists(st.floats(1e6, 1e10), min_size=2, max_size=2).map(sorted))
 def test_more_memory_never_gives_less(limits):
     large = with_overrides(LARGE, ["model.dim=100000"])
-    less, more = (used(planned(large, memory=memory)) for memory in limits)
-    assert all(few <= many for few, many in zip(less, more, strict=True))
+    less, more = (planned(large, memory=memory) for memory in limits)
+    assert is_no_less(more, less)
 
 
 def test_time_that_has_gone_is_not_there_any_more():

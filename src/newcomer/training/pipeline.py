@@ -41,7 +41,7 @@ __all__ = ["Fitted", "Limits", "Listener", "decided", "fit"]
 
 FIRST_PAYS = 60.0  # seconds that the rest takes, from which on a first model is worth its time
 FIRST = {"training.epochs": 1, "model.propagation": False}
-FIRST_QUERIES, FIRST_QUESTIONS = 400, 1500  # at most
+FIRST_QUERIES, FIRST_QUESTIONS, FIRST_DIM = 400, 1500, 32  # at most
 Handover = Callable[[Fitted], None]
 
 
@@ -140,8 +140,12 @@ class _Training:
             return
         run.listener.stage("making a first model")
         journal = Journal(None, run.journal.identity)
-        most = min(FIRST_QUESTIONS, run.config.training.calibration_questions)
-        config = with_settings(run.config, FIRST | {"training.calibration_questions": most})
+        most, dim = (
+            min(FIRST_QUESTIONS, run.config.training.calibration_questions),
+            min(FIRST_DIM, run.config.model.dim),
+        )
+        smaller = {"training.calibration_questions": most, "model.dim": dim}
+        config = with_settings(run.config, FIRST | smaller)
         quick = replace(run, config=config, journal=journal, listener=Listener(), schedule=None)
         learned = quick.search(self.dataset, exam.of(FIRST_QUERIES, run.config.seed))
         found = quick.final(whole, 1, learned)

@@ -16,7 +16,7 @@ from newcomer.config import Config
 from newcomer.graph import InductiveDataset, seen_count
 from newcomer.models.device import one_thread
 from newcomer.models.embedding.graph_tensors import build_graph_tensors
-from newcomer.models.engine import InferenceEngine, TrainedModel
+from newcomer.models.engine import InferenceEngine, TrainedModel, query_batches
 from newcomer.rules.limits import thread_count
 from newcomer.rules.rule import RuleSet
 from newcomer.training.candidate_propagation import propagation_trainer
@@ -24,9 +24,9 @@ from newcomer.training.embedding import ShortTrainer
 from newcomer.training.preparation import Prepared
 from newcomer.training.propagation import HUB_FACTS, PropagationTrainer, messages_of_a_query
 
-BATCHES, STEPS, QUESTIONS = 3, 2, 16  # timed of each, after one more that is not
+BATCHES, STEPS, QUESTIONS = 4, 2, 16  # timed of each, after as many more steps and questions that are not
 SHARE = 8  # a step that may take long is timed with an eighth of its queries
-LONG = 4.0  # seconds
+LONG, SMALLEST = 4.0, 1e-6  # seconds
 RULELESS = 1.5  # a question with rules costs so much more than one without
 # Seconds of one core: rules with constants and paths of two by the squared degrees, chains by samples, symmetric paths
 # by walks. Seen on graphs of 8,000 to 500,000 facts.
@@ -66,7 +66,7 @@ def measured(
     """The prices of a data set; with its rules, where they are mined already."""
     observed, seen = dataset.observed, seen_count(dataset.observed)
     graph = build_graph_tensors(observed, seen, None, device)
-    trainer = ShortTrainer(config, graph, device, BATCHES)
+    trainer = ShortTrainer(config, graph, device, 1 + BATCHES)
     batch, step, warm = _batch_seconds(trainer), 0.0, 0.0
     rules = RuleSet.empty(observed.num_relations) if prepared is None else prepared.rules
     model = TrainedModel(config, observed, rules, trainer.model, graph, trainer.labels)
@@ -86,7 +86,7 @@ def measured(
         warm,
         question,
         propagated,
-        {most: messages_of_a_query(observed, most) for most in {*HUB_FACTS, hubs}} if propagated else {},
+        {most: messages_of_a_query(observed, most) for most in {*HUB_FACTS, hubs}} if step else {},
         peak_memory(),
     )
 
@@ -108,19 +108,26 @@ def _grounding_seconds(seen: int, config: Config, threads: int | None) -> float:
 
 
 def _seconds(step: Callable[[int], object], count: int) -> float:
-    """The mean of some steps after the first."""
-    step(0)
+    """The mean of some steps, after as many: the first ones make what all others use."""
+    for number in range(count):
+        step(number)
     started = time.perf_counter()
-    for number in range(1, count + 1):
+    for number in range(count, 2 * count):
         step(number)
     return (time.perf_counter() - started) / count
 
 
 def _batch_seconds(trainer: ShortTrainer) -> float:
+    """Of a batch, without what an epoch costs once, however few batches it has."""
+
     def epoch(number: int) -> float:
         return trainer.epoch(number).loss  # a number, so it is there by then
 
-    return _seconds(epoch, 1) / trainer.count
+    most = trainer.count
+    several, trainer.count = _seconds(epoch, 1), 1
+    if most == 1:
+        return several
+    return max(several - _seconds(epoch, 1), SMALLEST) / (most - 1)
 
 
 def _step_seconds(network: PropagationTrainer) -> float:
@@ -148,9 +155,15 @@ def _question_seconds(model: TrainedModel, threads: int | None) -> float:
     engine, facts = InferenceEngine(model, threads=threads), model.observed.triples
     drawn = np.random.default_rng(0).integers(len(facts), size=2 * QUESTIONS)
     entities, relations = facts.heads[drawn], facts.relations[drawn]
-    engine.signals_of_many(engine.initial, entities[:QUESTIONS], relations[:QUESTIONS])
+
+    def ask(questions: slice) -> None:
+        for part in query_batches(QUESTIONS, engine.initial.num_entities):
+            asked = entities[questions][part], relations[questions][part]
+            engine.signals_of_many(engine.initial, *asked)
+
+    ask(slice(0, QUESTIONS))
     started = time.perf_counter()
-    engine.signals_of_many(engine.initial, entities[QUESTIONS:], relations[QUESTIONS:])
+    ask(slice(QUESTIONS, None))
     return (time.perf_counter() - started) / QUESTIONS
 
 
