@@ -170,7 +170,7 @@ def test_nothing_becomes_larger_than_it_was_asked_for():
     assert found.config.training.calibration_questions == 1 and found.config.model.propagation is False
 
 
-@pytest.mark.parametrize(("asked", "found"), [(0, 500), (700, 500), (300, 300), (None, None)])
+@pytest.mark.parametrize(("asked", "found"), [(0, 500), (700, 500), (200, 200), (None, None)])
 def test_hubs_are_silent_before_there_are_fewer_steps(asked, found):
     config = with_overrides(LARGE, [f"model.propagation_hubs={'none' if asked is None else asked}"])
     dear = replace(PRICES, batch=0.001, question=0.0, propagated=0.0, step=1.0, mining=0.0, grounding=0.0)
