@@ -44,7 +44,14 @@ from newcomer.training.embedding import ShortTrainer, Trainer
 from newcomer.training.ensemble import EnsembleLearner, priors_of
 from newcomer.training.fitted import CUT_SHORT, Fitted, Listener, World
 from newcomer.training.holdout import HoldOut, hold_out_newcomers
-from newcomer.training.preparation import Prepared, learns_from_neighbors, prepare, renamed_rules
+from newcomer.training.preparation import (
+    Prepared,
+    check_trainable,
+    learns_from_neighbors,
+    mined_rules,
+    prepare,
+    renamed_rules,
+)
 from newcomer.training.propagation import PropagationTrainer, carried_over
 from newcomer.training.runtime import check_finite, memory_in_words
 from newcomer.training.schedule import PROPAGATION, VECTORS, Schedule
@@ -246,10 +253,13 @@ class Run:
         """Rules and graph of a data set, virtual neighbours where ``grounded``, and a proof that they can be trained
         on, unless a larger one was ``rehearsed``.
         """
-        mines, started = rules is None and self.config.mines_rules, time.monotonic()
-        what = "mining rules" if mines else "preparing"
-        self.listener.stage(f"{what} and inferring virtual neighbours" if mines and grounded else what)
-        prepared = prepare(dataset, self.config, rules, self.threads, self.listener.step, grounded)
+        started, mined = time.monotonic(), rules is None
+        if mined and self.config.mines_rules:
+            check_trainable(dataset)
+            self.listener.stage("mining rules")
+            rules = mined_rules(dataset, self.config, self.threads, self.listener.step)
+        self.listener.stage("inferring virtual neighbours" if grounded else "preparing")
+        prepared = replace(prepare(dataset, self.config, rules, self.threads, None, grounded), mined=mined)
         observed, seconds = prepared.dataset.observed, time.monotonic() - started
         graph = build_graph_tensors(observed, prepared.num_seen, prepared.seen_neighbors, self.place)
         world = World(prepared, graph, seconds)

@@ -10,8 +10,8 @@ Without validation there is only the final phase, of as many epochs as the setti
 model of the search is the result: it knows the observed graph without those held out, who count as newcomers.
 
 Where rules are mined, a few steps of everything are timed: what there is no time or memory for is made smaller
-(`newcomer.training.schedule`). Where the rest takes more than a minute, a first model is made of one epoch and what is
-counted, and handed over at once.
+(`newcomer.training.schedule`). Where the rest takes more than two minutes, a first model is made of one epoch and what
+is counted, and handed over at once.
 
 Every epoch ends with a checkpoint, and all randomness follows from the seed and the epoch: a run that was killed ends
 with the same weights as one that was not.
@@ -39,7 +39,7 @@ from newcomer.training.triple_classifier import corruption_of
 
 __all__ = ["Fitted", "Limits", "Listener", "decided", "fit"]
 
-FIRST_PAYS = 60.0  # seconds that the rest takes, from which on a first model is worth its time
+FIRST_PAYS = 120.0  # seconds that the rest takes, from which on a first model is worth its time
 FIRST = {"training.epochs": 1, "model.propagation": False}
 FIRST_QUERIES, FIRST_QUESTIONS, FIRST_DIM = 400, 1500, 32  # at most
 Handover = Callable[[Fitted], None]
