@@ -99,6 +99,16 @@ def test_no_state_outside_changes():
     assert np.array_equal(before[0], after[0]) and before[1:] == after[1:]
 
 
+def test_memory_is_the_most_that_was_held_and_is_not_told_everywhere(monkeypatch):
+    before, held = prices.peak_memory(), np.ones(8_000_000)
+    after = prices.peak_memory()
+    assert after >= before and held.nbytes < after < 1e12  # bytes
+    del held
+    assert prices.peak_memory() >= after
+    monkeypatch.setattr(prices.sys, "platform", "win32")
+    assert prices.peak_memory() == 0
+
+
 class Clock:
     now = 0.0
 
