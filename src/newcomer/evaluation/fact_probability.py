@@ -42,6 +42,7 @@ RISING = 6  # the first weights, which are never negative
 FIRMNESS, HOLDING = 1.0, 1e12  # precision of the prior around these, and of one that holds a weight at 0
 RELATION_PRECISION = (64.0, 32.0)  # of how a relation departs from all: most answers to a question are wrong together
 SMALLEST = 1e-9
+HALF = 0.5  # from which probability on a fact counts as true
 Floats = npt.NDArray[np.float64]
 
 

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from newcomer.evaluation.fact_probability import HALF
 from newcomer.graph import Graph, Mask
 from newcomer.predictor.answers import Plain, plain
-from newcomer.predictor.classifier import HALF
 from newcomer.predictor.explain import Suggestion
 from newcomer.predictor.fact_store import Names
 from newcomer.rules.grounding import RuleIndex
