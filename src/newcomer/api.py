@@ -234,8 +234,8 @@ def evaluate(
         suggested = suggestion_test(evaluation, protocol.filter, full, newcomers or NEWCOMERS, progress)
         report = suggestion_report(evaluation, suggested, by, time.monotonic() - started)
         if plot is not None:
-            plot_suggestions(report, _title(report, f"suggestions, {protocol.filter} facts"), plot)
-            plot_commands(report, _title(report, f"commands, {protocol.filter} facts"), plot)
+            for draw, what in ((plot_suggestions, "suggestions"), (plot_commands, "commands")):
+                draw(report, _title(report, f"{what}, {protocol.filter} facts"), plot)
         return report
     ranked = rank_test(evaluation, protocol, full, parts, progress)
     report = ranking_report(evaluation, ranked, by, full, time.monotonic() - started)

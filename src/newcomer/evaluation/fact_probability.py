@@ -83,7 +83,7 @@ class FactCurve:
 
     def applying(self, evidence: Floats) -> Floats:
         """Log odds that a relation applies and is not filled, for evidence (n, EVIDENCE)."""
-        return _weighed(_with_one(evidence), self.applies)
+        return weighed_evidence(evidence, self.applies)
 
     def probabilities(
         self, relation: Ids | int, applies: Floats, evidence: Floats, room: Floats, rule_odds: Floats
@@ -118,6 +118,11 @@ class FactCurve:
         if applies.shape != (EVIDENCE + 1,) or together.shape != (len(TOGETHER),):
             raise ValueError("it has another number of weights")
         return cls(applies, curve_from_dict(content["answers"], relations), together, own.knots, own.relations)
+
+
+def weighed_evidence(evidence: Floats, weights: npt.ArrayLike) -> Floats:
+    """(n,): log odds of evidence (n, EVIDENCE) by these weights, of which the last one is added as it is."""
+    return _weighed(_with_one(evidence), np.asarray(weights))
 
 
 def _with_one(columns: Floats) -> Floats:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from newcomer.evaluation.applicability import Floats, RelationProfiles
-from newcomer.evaluation.calibration import Probabilities, best, evidence, uncalibrated
-from newcomer.evaluation.fact_probability import Calibration
+from newcomer.evaluation.calibration import Probabilities, best, evidence, sigmoid, uncalibrated
+from newcomer.evaluation.fact_probability import APPLIES, Calibration, weighed_evidence
 from newcomer.graph import Ids, Mask, Overlay
 from newcomer.models.embedding.scorer import Scores, Snapshot
 from newcomer.models.engine import InferenceEngine, Scored
@@ -172,6 +172,16 @@ class Prober:
         for number in np.flatnonzero(self.questions.asked_from_answer(question, places)).tolist():
             found[number] = self.from_answer(question.entity, question.relation, int(places[number]))
         return found
+
+    def missing(self, entity: int) -> tuple[Probabilities, Floats]:
+        """(2 relations,) both: that a relation applies and is not filled, and how many of its answers are missing.
+
+        The number is that probability times the mean excess of those who have more answers.
+        """
+        curve = None if self.calibration is None else self.calibration.facts
+        odds = weighed_evidence(self.questions.applies(entity), APPLIES if curve is None else curve.applies)
+        applies = sigmoid(odds)
+        return applies, applies * self.questions.profiles.excess(entity, self.questions.overlay.all_facts_of(entity)[0])
 
     def from_answer(self, entity: int, relation: int, answer: int) -> float:
         """The same of one answer, asked from its end."""
