@@ -114,6 +114,56 @@ def test_base_rates_count_the_seen_entities(facts):
             assert profiles.loop_share(relation) == pytest.approx((loops + 0.5) / (len(along) + 1))
 
 
+def excess_by_hand(facts: set[Fact], entity: int, stated: Stated) -> list[float]:
+    """How many more answers than known those have who have more, by its definition."""
+    known = {one: rows_of(facts - of_newcomers(facts), one) for one in range(SEEN)}
+    has = {one: {relation for relation, _ in rows} for one, rows in known.items()}
+    own = {
+        relation: math.log((SEEN + 1) / (sum(relation in mine for mine in has.values()) + 1)) for relation, _ in stated
+    }
+    total = max(sum(own.values()), LEAST)
+    alike = {
+        one: (sum(own[relation] for relation in own if relation in has[one]) / total) ** RELATION_POWER
+        for one in known
+        if one != entity
+    }
+    alike, found = scaled(alike), []
+    for relation in range(2 * RELATIONS):
+        count = sum(one == relation for one, _ in stated)
+        beyond = {one: sum(r == relation for r, _ in rows) - count for one, rows in known.items()}
+        anybody = 1 / (1 + sum(number >= 0 for number in beyond.values()))
+        weight = {one: alike.get(one, 0.0) + anybody for one, number in beyond.items() if number > 0}
+        total_weight = sum(weight.values())
+        found.append(sum(weight[one] * beyond[one] for one in weight) / total_weight if weight else 1.0)
+    return found
+
+
+@given(st.sets(FACT, max_size=30), st.sets(FACT, max_size=6))
+def test_how_many_more_there_are_is_what_dictionaries_count(facts, about):
+    profiles = profiles_of(facts)
+    for entity in range(ENTITIES):
+        stated = rows_of(own(facts | {fact for fact in about if entity >= SEEN}, entity), entity)
+        found = profiles.excess(entity, ids(*(relation for relation, _ in stated)))
+        np.testing.assert_allclose(found, excess_by_hand(facts, entity, stated), rtol=1e-9)
+        assert (found >= 1 - 1e-12).all()  # who has more has one more at least
+
+
+def test_those_who_are_alike_say_how_many_more_there_are():
+    facts = {
+        (0, 0, 5),
+        (0, 1, 1),
+        (0, 1, 2),
+        (0, 1, 3),
+        (4, 2, 5),
+        (4, 1, 2),
+    }  # 0 lives with three friends, 4 owns, one
+    profiles = profiles_of(facts)
+    resident, owner = (profiles.excess(SEEN, ids(relation))[1] for relation in (0, 2))
+    assert 1 < owner < 1.5 < 2.5 < resident < 3
+    assert profiles.excess(SEEN, ids(0, 1))[1] == pytest.approx(2)  # one of the three is known
+    assert profiles.excess(SEEN, ids(0, 1, 1, 1))[1] == 1.0  # nobody has a fourth
+
+
 LIVES, KNOWS, OWNS = range(RELATIONS)
 TOWN = {(0, LIVES, 5), (1, LIVES, 5), (2, LIVES, 5), (0, KNOWS, 1), (0, KNOWS, 2), (1, KNOWS, 2), (1, OWNS, 4)}
 

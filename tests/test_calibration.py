@@ -17,6 +17,7 @@ from newcomer.evaluation.calibration import (
     Curve,
     RelationCurve,
     ask,
+    believed,
     best,
     calibration_error,
     evidence,
@@ -27,6 +28,7 @@ from newcomer.evaluation.calibration import (
     uncalibrated,
 )
 from newcomer.evaluation.fact_probability import Calibration
+from newcomer.evaluation.metrics import wilson
 from newcomer.graph import Vocabulary
 
 NOTHING = np.empty((0, 2))
@@ -245,8 +247,16 @@ def test_error_and_bins_by_hand():
     assert [(one["low"], one["high"], one["answers"]) for one in bins] == [(0.0, 0.1, 2), (0.3, 0.4, 2), (0.9, 1.0, 1)]
     assert [one["probability"] for one in bins] == pytest.approx([0.025, 0.35, 1.0])
     assert [one["right"] for one in bins] == [0.5, 0.5, 1.0]
+    assert [(one["right_low"], one["right_high"]) for one in bins] == [
+        (one.low, one.high) for one in (wilson(1, 2), wilson(1, 2), wilson(1, 1))
+    ]
     assert calibration_error(probabilities, right) == pytest.approx((2 * 0.475 + 2 * 0.15 + 0) / 5)
     assert np.isnan(calibration_error(probabilities[:0], right[:0]))
+    found = believed(probabilities, right)
+    assert (found["answers"], found["right"], found["probability"]) == (5, 0.6, pytest.approx(0.35))
+    assert found["ece"] == calibration_error(probabilities, right) and found["bins"] == bins
+    nothing = believed(probabilities[:0], right[:0])
+    assert nothing["answers"] == 0 and nothing["bins"] == [] and np.isnan([nothing["right"], nothing["ece"]]).all()
 
 
 def test_a_calibration_comes_back_from_json_with_relations_by_name():

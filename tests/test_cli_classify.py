@@ -132,3 +132,8 @@ def test_confidence_in_words_and_as_json(made):
     assert found["yan"]["learn"] and found["yan"]["learn"][0]["gain"] > 0
     told = call("confidence", "model", "--facts", "new.tsv", "--entity", "yan", cwd=made).stdout
     assert told.startswith("yan has 1 known fact, ") and "what would help most is" in told
+    assert found["yan"]["expected"][0].keys() == {"question", "relation", "asked", "known", "applies", "missing"}
+    assert [one["question"] for one in found["yan"]["expected"]] == [one.question for one in wanted.expected]
+    table = told[told.index("expected of yan") :].splitlines()
+    rows = [f"{one.question} {one.known} {one.applies:.2f} {one.missing:.2f}" for one in wanted.expected[:10]]
+    assert [" ".join(line.split()) for line in table[4:] if line.strip()] == rows

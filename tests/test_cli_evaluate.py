@@ -234,6 +234,8 @@ def test_suggestions_are_measured_on_the_screen_and_in_the_folder(place):
         f"{report['missing']} facts are missing; right is what the data set states",
         "with the precision that the model has from 0.5 on, frequency alone would find",
         "Suggestions by probability",
+        "Probabilities by command",
+        "By band of probability: its mean, right (95 % interval), facts",
         "By facts: suggestions with a probability of a half at least",
         "By relation: suggestions with a probability of a half at",
         "the report is in blended/result-suggest.json",
@@ -244,8 +246,23 @@ def test_suggestions_are_measured_on_the_screen_and_in_the_folder(place):
         assert f" {100 * report['metrics'][name]:.1f} " in done.stdout
     for row in report["thresholds"]:
         assert re.search(rf"from {row['from']:g} +{row['suggestions']} ", done.stdout)
+    percent = [f"{100 * report['verbs']['predict'][name]:.1f}" for name in ("right", "probability", "ece")]
+    predicted = [f"{report['verbs']['predict']['answers']:,}", *percent]
+    assert re.search(rf"predict: 10 best of each question +{' +'.join(predicted)} ", done.stdout)
+    few = report["verbs"]["confidence"]["too_few"]
+    assert re.search(rf"too few facts \({few['newcomers']} newcomers\) +{few['answers']} ", done.stdout)
+    one = report["verbs"]["predict"]["bins"][0]
+    ends = [f"{100 * one[name]:.0f}" for name in ("probability", "right", "right_low", "right_high")]
+    assert f"{ends[0]}: {ends[1]} ({ends[2]} to {ends[3]}), {one['answers']:,}" in done.stdout
+    assert all(len(line) <= 120 for line in table_of(done.stdout))
     read_bundle(place / "blended")
     assert evaluate(place, "blended", "--task", "suggest").returncode == 0  # the report is replaced
+
+
+def table_of(text: str) -> list[str]:
+    """The lines of the tables by command and by band."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    return lines[lines.index("Probabilities by command") : lines.index("the report is in blended/result-suggest.json")]
 
 
 def test_suggestions_as_json(place):
@@ -259,9 +276,11 @@ def test_suggestions_as_json(place):
     figures = {"precision@0.5", "recall@0.5", "precision@0.9", "ece", "right", "probability", "second_values"}
     assert set(again["metrics"]) == figures and [one["name"] for one in again["others"]] == ["rules", "frequency"]
     for one in (again, *again["others"]):
-        assert {"metrics", "thresholds", "bins", "bins_first"} <= set(one) and set(one["metrics"]) == figures
+        assert {"metrics", "thresholds", "by_k", "bins", "bins_first"} <= set(one) and set(one["metrics"]) == figures
         assert sum(row["answers"] for row in one["bins"]) <= again["newcomers"] * again["suggested"]
     assert all(0 <= one["recall_at_same_precision"] <= 1 for one in again["others"])
+    assert set(again["verbs"]) == {"predict", "classify", "confidence"}
+    assert again["by_k"][-1]["bins"] == again["bins_first"]
     assert again["calibrated"] and {row["by"] for row in again["breakdowns"]} <= {"relation"}
     assert (again["newcomers"], again["suggested"]) == (4, 20)
     few = report_of(evaluate(place, *words, "--newcomers", "2", "--seed", "5"))
@@ -280,7 +299,7 @@ def test_suggestions_may_be_right_by_the_original_graph(place):
 def test_suggestions_have_a_picture(place):
     pytest.importorskip("matplotlib")
     assert evaluate(place, "blended", "--task", "suggest", "--plot", "pictures").returncode == 0
-    assert [path.name for path in (place / "pictures").iterdir()] == ["suggestions.png"]
+    assert sorted(path.name for path in (place / "pictures").iterdir()) == ["commands.png", "suggestions.png"]
 
 
 def test_suggestions_of_a_model_without_validation_are_said_to_be_uncalibrated(place):

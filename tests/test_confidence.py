@@ -13,7 +13,7 @@ import pytest
 
 from conftest import complaint, named_graph
 from newcomer.models.bundle import write_bundle
-from newcomer.predictor import Confidence, Lesson, Predictor, Suggestion, load
+from newcomer.predictor import Confidence, Expected, Lesson, Predictor, Suggestion, load
 from newcomer.predictor.confidence import RelationCooccurrence, RuleReach
 from newcomer.predictor.fact_store import Names
 from newcomer.rules.grounding import RuleIndex
@@ -109,6 +109,26 @@ def test_confidence_counts_facts_and_says_how_such_newcomers_fared():
     assert "is not known" in str(complaint(model.confidence, "nobody"))
 
 
+def test_what_is_expected_is_told_for_each_question_that_suggestions_ask():
+    model = predictor()
+    size, found = len(model.relations), model.confidence("q1").expected
+    asked = {one.question: one for one in found}
+    assert len(asked) == len(found) == 2 * size  # few enough for all of them
+    assert [one.missing for one in found] == sorted((one.missing for one in found), reverse=True)
+    stated = [row for row in model.bundle.auxiliary.named() if "q1" in row]
+    for one in found:
+        end = 0 if one.asked == "tail" else 2
+        assert one.known == sum(row[1] == one.relation and row[end] == "q1" for row in stated)
+        assert one.question == f"{one.relation}({'q1, ?' if end == 0 else '?, q1'})"
+        assert 0 < one.applies < 1 and one.missing >= one.applies
+    # Nobody lives in two cities, and everyone is the citizen of a land.
+    assert asked["lives_in(q1, ?)"].known == 1 and asked["citizen_of(q1, ?)"].known == 0
+    assert asked["citizen_of(q1, ?)"].applies > 0.5 > asked["lives_in(q1, ?)"].applies
+    assert asked["lives_in(q1, ?)"].missing < asked["citizen_of(q1, ?)"].missing
+    written = model.confidence("q1").to_dict()["expected"]
+    assert written[0] == {name: getattr(found[0], name) for name in Expected.__dataclass_fields__}
+
+
 def test_the_best_answer_decides_whether_it_is_enough():
     model = predictor()
     found = model.confidence("q1")
@@ -129,7 +149,7 @@ def suggestion(probability: float) -> Suggestion:
 
 def test_confidence_in_words():
     lesson = Lesson("borders(x, ?)", 0.3, (("in(x, ?)", 0.6),))
-    found = Confidence("x", 1, "1", 8, 0.75, (lesson, lesson), True, True, lambda: suggestion(0.3))
+    found = Confidence("x", 1, "1", 8, 0.75, (lesson, lesson), True, True, (), lambda: suggestion(0.3))
     assert str(found) == (
         "x has 1 known fact, too few for an answer (the likeliest is in(x, c), probability 0.30); of 8 questions about "
         "validation newcomers with as many (1), 75% had a right first answer; what would help most is borders(x, ?), "
@@ -137,7 +157,7 @@ def test_confidence_in_words():
     )
     told = ["had a right first answer" in str(replace(found, questions=count)) for count in (1, 4, 5)]
     assert told == [False, False, True]  # one or two questions say nothing
-    plain = Confidence("x", 2, "2-5", 0, None, (), False, True, lambda: suggestion(0.7))
+    plain = Confidence("x", 2, "2-5", 0, None, (), False, True, (), lambda: suggestion(0.7))
     assert (
         str(plain)
         == "x has 2 known facts, enough for an answer (the likeliest is in(x, c), uncalibrated probability 0.70)"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newcomer.evaluation import metrics
-from newcomer.evaluation.metrics import MEASURED, METRICS, bootstrap, expected_summary, summary
+from newcomer.evaluation.metrics import MEASURED, METRICS, bootstrap, expected_summary, summary, wilson
 
 RANKS = np.array([1.0, 2.0, 4.0, 11.0])
 CANDIDATES = np.array([11, 5, 9, 15])
@@ -109,3 +109,21 @@ def test_an_interval_follows_its_seed_alone(monkeypatch):
     assert at_once != draw(2)
     monkeypatch.setattr(metrics, "DRAWS_AT_ONCE", 9)  # two resamples of four ranks at a time
     assert draw(1) == at_once
+
+
+def test_intervals_of_shares_by_hand():
+    few = wilson(2, 10)  # as textbooks have it
+    assert (few.low, few.high, few.level) == (pytest.approx(0.0567, abs=1e-4), pytest.approx(0.5098, abs=1e-4), 0.95)
+    assert wilson(0, 4).low == 0 and wilson(4, 4).high == 1 and isnan(wilson(0, 0).low) and isnan(wilson(0, 0).high)
+
+
+@given(st.integers(1, 400).flatmap(lambda asked: st.tuples(st.integers(0, asked), st.just(asked))))
+def test_the_ends_of_an_interval_are_the_shares_from_which_so_many_are_just_likely_enough(counts):
+    right, asked = counts
+    found, share = wilson(right, asked), right / asked
+    assert 0 <= found.low <= share <= found.high <= 1
+    for end in (found.low, found.high):
+        if 0 < end < 1:  # so far from it in standard errors, as they are if the end is the truth
+            assert abs(share - end) == pytest.approx(1.959964 * (end * (1 - end) / asked) ** 0.5, rel=1e-4, abs=1e-9)
+    if right < asked:
+        assert wilson(right + 1, asked).low >= found.low

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from newcomer.evaluation.applicability import EVIDENCE, RelationProfiles
 from newcomer.evaluation.calibration import Curve, RelationCurve, sigmoid
-from newcomer.evaluation.fact_probability import Calibration, FactCurve
+from newcomer.evaluation.fact_probability import APPLIES, Calibration, FactCurve
 from newcomer.evaluation.questions import RULELESS, Likely, Prober, Question, Questions, likeliest
 from newcomer.graph import Graph, Overlay
 from newcomer.models.embedding.scorer import Snapshot
@@ -296,6 +296,21 @@ def check(prober: Prober, entity: int, found: list[Likely]) -> None:
         assert one.probability == prober.probabilities(question, place)[0]
         assert one.if_any == max(prober.if_any(question, place)[0], one.probability)
         assert one.from_answer == prober.questions.asked_from_answer(question, place)[0]
+
+
+@few
+@given(changes(most=25))
+def test_missing_answers_are_those_of_who_have_more_times_the_probability_that_any_is(change):
+    profiles = profiles_of(change.before)
+    for calibration in (CURVES, None):
+        prober = prober_over(change.derived, change.now, calibration, profiles=profiles)
+        weights = np.array(APPLIES if calibration is None else calibration.facts.applies)
+        for entity in (0, SEEN):
+            applies, missing = prober.missing(entity)
+            relations = prober.questions.overlay.all_facts_of(entity)[0]
+            assert applies == pytest.approx(sigmoid(prober.questions.applies(entity) @ weights[:-1] + weights[-1]))
+            assert missing == pytest.approx(applies * profiles.excess(entity, relations))
+            assert (missing >= applies - 1e-12).all()
 
 
 @few

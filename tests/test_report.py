@@ -41,6 +41,7 @@ from newcomer.evaluation.measure import (
 from newcomer.evaluation.metrics import paired_bootstrap
 from newcomer.evaluation.plots import (
     PICTURES,
+    plot_commands,
     plot_ranking,
     plot_reliability,
     plot_suggestions,
@@ -66,6 +67,7 @@ from newcomer.evaluation.suggest import (
     suggestion_figures,
     suggestion_test,
 )
+from newcomer.evaluation.verbs import bands_of
 from newcomer.graph import Graph, Ids, InductiveDataset, Overlay, TripleArray, Vocabulary, concatenate
 from newcomer.models.bundle import RESULTS, Bundle, dataset_hash, read_bundle, write_bundle
 from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers
@@ -660,6 +662,50 @@ def test_the_picture_of_suggestions_has_the_ten_likeliest_and_all(tmp_path, monk
     first, everything = (dict(panel[1:]) for panel in lines)
     assert first == {"model (error 2.5 points)": [[0.25, 0.5]], "rules (error 5.0 points)": [[0.5, 0.0]]}
     assert everything == {"model": [[0.25, 0.5], [0.75, 1.0]], "rules": [[0.5, 0.0]]}
+
+
+def test_the_picture_of_commands_has_a_panel_each_and_draws_intervals(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib.pyplot")
+    test = suggestion_test(evaluation(*BLENDED), "known", None, 9)
+    report = suggestion_report(evaluation(*BLENDED), test)
+    drawn: dict[str, tuple[list[str], int]] = {}
+
+    def kept(figure, path):
+        for axes in figure.axes:
+            labels = [line.get_label() for line in axes.get_lines()]
+            ends = [segment[:, 1].tolist() for one in axes.collections for segment in one.get_segments()]
+            drawn[axes.get_title()] = labels, ends
+
+    monkeypatch.setattr(evaluation_plots, "save_picture", kept)
+    assert plot_commands(report, "town", tmp_path) == tmp_path / "commands.png"
+    assert list(drawn) == ["suggest", "predict", "classify", "confidence"]
+    error = 100 * report["verbs"]["predict"]["ece"]
+    labels, ends = drawn["predict"]
+    assert labels == ["as it should be", f"10 best of each question (error {error:.1f} points)"]
+    assert ends == [[one["right_low"], one["right_high"]] for one in report["verbs"]["predict"]["bins"]]
+    assert len(drawn["suggest"][0]) == 4 and [one.partition(" (")[0] for one in drawn["classify"][0][1:]] == [
+        "all triples"
+    ]
+    # A command that has nothing to show has no line, and its picture is drawn all the same.
+    nothing = {"answers": 0, "ece": None, "bins": []}
+    groups = {name: {"newcomers": 0, **nothing} for name in ("enough", "too_few")}
+    empty = {"predict": nothing, "classify": {**nothing, "true": nothing, "false": nothing}, "confidence": groups}
+    plot_commands({"by_k": [{"k": 1, **nothing}], "verbs": empty}, "town", tmp_path)
+    assert drawn["predict"] == (["as it should be"], [])
+
+
+def test_commands_side_by_side_in_bands():
+    def bins(*places: int) -> dict[str, Any]:
+        return {"bins": [{"low": one / 10, "high": (one + 1) / 10, "answers": one} for one in places]}
+
+    report = {
+        "by_k": [{"k": 1, **bins(9)}, {"k": 10, **bins(0, 5)}],
+        "verbs": {"predict": bins(0), "classify": bins(9)},
+    }
+    found = bands_of(report)
+    assert found.commands == ("suggest: 10 likeliest", "predict", "classify")
+    counts = {name: [None if one is None else one["answers"] for one in row] for name, row in found.rows}
+    assert counts == {"0.0 to 0.1": [0, 0, None], "0.5 to 0.6": [5, None, None], "0.9 to 1.0": [None, None, 9]}
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

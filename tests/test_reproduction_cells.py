@@ -16,6 +16,7 @@ from newcomer.data.describe import neighbours_per_predicted_fact
 from newcomer.graph import Overlay
 from newcomer.models.bundle import dataset_hash
 from newcomer.reproduction.cells import commit, core_of, rules_report, statistics_report
+from newcomer.reproduction.page import page_of
 from newcomer.reproduction.sources import Sources, stated_about
 from newcomer.reproduction.stored import changed_settings, read_result, read_results, write_result
 from newcomer.rules.mining import MiningPlan, mine_rules
@@ -197,6 +198,16 @@ def test_the_default_model_is_measured_in_parts(made, results):
     assert report["model"] == report["settings"]["preset"] == "default"
     assert [figures["filter"] for figures in report["embedding"]] == ["known", "full"]
     assert [figures["filter"] for figures in report["rules"]] == ["known", "full"]
+
+
+def test_suggestions_are_measured_by_command_and_shown_on_the_page(made, results):
+    (cell,) = small_cells("suggestions", "fb15k-subject-10-default-cpu-inductive-0")
+    report = runner(results, made).run(cell)
+    assert (report["task"], report["filter"]) == ("suggest", "full") and report == read_result(results, cell)
+    assert set(report["verbs"]) == {"predict", "classify", "confidence"} and len(report["by_k"]) == 3
+    assert {"answers", "right", "right_low", "right_high"} <= set(report["verbs"]["predict"]["bins"][0])
+    page = page_of([report], "results")
+    assert "By command (default-cpu, inductive, seed 0):" in page and "| predict: 10 best of each question |" in page
 
 
 def test_without_the_original_graph_there_is_one_filter(made, tmp_path, results):

@@ -189,6 +189,36 @@ def test_data_sets_stand_side_by_side_where_the_paper_has_them_so():
     ]
 
 
+def suggestions(**more: Any) -> Json:
+    return result("suggestions", "sample-default-cpu-inductive-0", intervals={}, **more)
+
+
+def test_commands_stand_below_the_figures_of_suggestions():
+    def part(answers: int, right: float | None, *bins: Json, **more: Any) -> Json:
+        return {"answers": answers, "right": right, "probability": 0.5, "ece": 0.125, "bins": list(bins), **more}
+
+    low = {"low": 0.0, "high": 0.1, "answers": 1200, "probability": 0.05, "right": 0.0625}
+    low |= {"right_low": 0.03, "right_high": 0.09}
+    groups = {name: part(4, 0.25, newcomers=2) for name in ("enough", "too_few")}
+    verbs = {"predict": part(1234, 0.5, low), "classify": part(9, 0.5, true=part(0, None), false=part(9, 0.5))}
+    found = suggestions(by_k=[part(3, 1.0, k=1), part(30, 0.5, k=10)], verbs={**verbs, "confidence": groups})
+    page = page_of([found], "results")
+    titles, _, *rows = cells_under(page, "By command (default-cpu, inductive, seed 0):")
+    assert titles == ["command", "facts", "right", "mean probability", "error"]
+    assert rows[0] == ["suggest: the likeliest", "3", "100.0", "50.0", "12.5"]
+    assert rows[2] == ["predict: 10 best of each question", "1,234", "50.0", "50.0", "12.5"]
+    assert ["classify: called true", "0", "-", "50.0", "12.5"] in rows
+    assert rows[-1][0] == "confidence: too few facts (2 newcomers)"
+    bands = cells_under(page, "By band of probability: its mean, right (95 % interval), facts:")
+    assert bands[0] == ["probability", "suggest: 10 likeliest", "predict", "classify"]
+    assert bands[2:] == [["0.0 to 0.1", "-", "5.0: 6.2 (3.0 to 9.0), 1,200", "-"]]
+
+
+def test_results_of_suggestions_from_before_commands_were_measured_have_no_such_table():
+    page = page_of([suggestions()], "results")
+    assert "### sample" in page and "By command (" not in page
+
+
 def test_statistics_are_compared_with_the_papers():
     counts = {"train": 108854, "aux": 249798, "newcomers": 2102, "valid": 11339, "test": 2811}
     found = result(

@@ -32,6 +32,7 @@ from newcomer.evaluation.suggest import (
     suggestion_figures,
     suggestion_test,
 )
+from newcomer.evaluation.verbs import Judged, VerbTest
 from newcomer.graph import Graph, InductiveDataset, TripleArray, concatenate
 from newcomer.models.bundle import Bundle, read_bundle, write_bundle
 from newcomer.predictor import Predictor
@@ -56,7 +57,8 @@ def made_up(rows: list[Row], known: list[int], missing: list[int]) -> Suggestion
     """About newcomers 10, 12, 14 and so on."""
     newcomers = np.arange(10, 10 + 2 * len(known), 2, dtype=np.int32)
     counts = np.array(known, dtype=np.int32), np.array(missing, dtype=np.int32)
-    return SuggestionTest(NOBODY, "known", newcomers, *counts, NAMES, {MODEL: suggested(rows)}, True)
+    verbs = VerbTest(Judged.of([]), Judged.of([]), dict.fromkeys(newcomers.tolist(), False))
+    return SuggestionTest(NOBODY, "known", newcomers, *counts, NAMES, {MODEL: suggested(rows)}, True, verbs)
 
 
 HAND: list[Row] = [
@@ -81,6 +83,17 @@ def test_figures_counted_by_hand():
     assert metrics["ece"] == pytest.approx(off / 5)
     counts = {row["from"]: row for row in found["thresholds"]}
     assert tuple(counts) == LEVELS
+    first, three, ten = found["by_k"]
+    assert [one["k"] for one in found["by_k"]] == [1, 3, FIRST] and three["answers"] == ten["answers"] == 5
+    assert {name: ten[name] for name in ("right", "probability", "ece")} == {
+        name: metrics[name] for name in ("right", "probability", "ece")
+    }
+    assert (first["answers"], first["right"]) == (2, 1 / 2) and first["probability"] == pytest.approx(0.855)
+    assert first["ece"] == pytest.approx((abs(0.96 - 1) + 0.75) / 2)
+    assert [one["answers"] for one in first["bins"]] == [1, 1]
+    off = 2 * abs(0.94 - 0.5) + 2 * abs(0.525 - 1) + 0.75
+    assert counts[0.5].pop("ece") == pytest.approx(off / 5)
+    assert [one["answers"] for one in counts[0.5].pop("bins")] == [2, 1, 2]
     assert counts[0.5] == {
         "from": 0.5,
         "suggestions": 5,

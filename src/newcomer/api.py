@@ -22,7 +22,7 @@ from newcomer.evaluation.measure import (
     headline,
     rank_test,
 )
-from newcomer.evaluation.plots import plot_ranking, plot_reliability, plot_suggestions
+from newcomer.evaluation.plots import plot_commands, plot_ranking, plot_reliability, plot_suggestions
 from newcomer.evaluation.ranking import Progress, RankingProtocol, align
 from newcomer.evaluation.report import Report, classification_report, ranking_report, suggestion_report, write_ranks
 from newcomer.evaluation.suggest import NEWCOMERS, suggestion_test
@@ -239,7 +239,8 @@ def evaluate(
         suggested = suggestion_test(evaluation, protocol.filter, full, newcomers or NEWCOMERS, progress)
         report = suggestion_report(evaluation, suggested, by, time.monotonic() - started)
         if plot is not None:
-            plot_suggestions(report, _title(report, f"suggestions, {protocol.filter} facts"), plot)
+            for draw, what in ((plot_suggestions, "suggestions"), (plot_commands, "commands")):
+                draw(report, _title(report, f"{what}, {protocol.filter} facts"), plot)
         return report
     ranked = rank_test(evaluation, protocol, full, parts, progress)
     report = ranking_report(evaluation, ranked, by, full, time.monotonic() - started)

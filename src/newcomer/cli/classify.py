@@ -16,6 +16,7 @@ from newcomer.errors import shown
 if TYPE_CHECKING:
     from newcomer.predictor import NewcomerBatches, Predictor, Verdict
 
+EXPECTED = 10  # questions about an entity that are printed; JSON has all
 VERDICTS = {"head": str, "relation": str, "tail": str, "verdict": str, "probability": float, "score": float}
 
 
@@ -119,3 +120,5 @@ def confidence(
         return
     for one in found:
         typer.echo(str(one))
+        rows = [(each.question, each.known, each.applies, each.missing) for each in one.expected[:EXPECTED]]
+        print_table(f"expected of {one.entity}", ("question", "known", "any missing", "missing"), rows)

@@ -147,10 +147,11 @@ def _print_suggestions(title: str, report: "Report") -> None:
     for one in report["others"] if report["metrics"]["precision@0.5"] is not None else ():
         same = f"{figure('', one['recall_at_same_precision'])} % of what is missing"
         typer.echo(f"with the precision that the model has from 0.5 on, {one['name']} alone would find {same}")
-    columns = ("suggestions", "right", "probability", "recall", "second_values")
+    columns = ("suggestions", "right", "probability", "ece", "recall", "second_values")
     levels = [(f"from {one['from']:g}", *(_cell(name, one[name]) for name in columns)) for one in report["thresholds"]]
-    titles = ("probability", "suggestions", "right", "mean probability", "of what is missing", "second values")
+    titles = ("probability", "suggestions", "right", "mean probability", "error", "of what is missing", "second values")
     print_table("Suggestions by probability", titles, levels)
+    _print_commands(report)
     if not report["calibrated"]:
         typer.echo("the model is not calibrated: it was trained without validation")
     _print_training_note(report)
@@ -161,6 +162,27 @@ def _print_suggestions(title: str, report: "Report") -> None:
         ]
         cells = [(_group(row), *(_cell(name, row[name]) for name in names)) for row in found[:MOST_ROWS]]
         print_table(f"By {by}: suggestions with a probability of a half at least", ("", *names), cells)
+
+
+def _print_commands(report: "Report") -> None:
+    """How far each command's probabilities can be believed: altogether, and by band of probability."""
+    from newcomer.evaluation.verbs import bands_of, by_command
+
+    columns = ("answers", "right", "probability", "ece")
+    rows = [(name, *(_cell(column, part[column]) for column in columns)) for name, part in by_command(report)]
+    print_table("Probabilities by command", ("", "facts", "right", "mean probability", "error"), rows)
+    bands = bands_of(report)
+    cells = [(name, *(_band(row) for row in found)) for name, found in bands.rows]
+    print_table("By band of probability: its mean, right (95 % interval), facts", ("", *bands.commands), cells)
+
+
+def _band(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    middle, right, low, high = (
+        f"{100 * row[name]:.0f}" for name in ("probability", "right", "right_low", "right_high")
+    )
+    return f"{middle}: {right} ({low} to {high}), {row['answers']:,}"
 
 
 def _group(row: Mapping[str, Any]) -> str:
@@ -184,5 +206,5 @@ def _print_breakdowns(rows: Sequence[Mapping[str, Any]], is_ranking: bool, under
 
 
 def _cell(name: str, value: float | None) -> object:
-    counts = ("queries", "triples", "true", "suggestions", "newcomers")
+    counts = ("queries", "triples", "true", "suggestions", "newcomers", "answers")
     return value if name in counts else figure(name, value)

@@ -13,6 +13,9 @@ twice (`c = 1` of a functional relation), and a relation that nobody of the enti
 
 The log odds of these shares, the number of facts and whether there is an answer already are the *evidence*, from which
 probability is learned (`newcomer.evaluation.fact_probability`).
+
+How many answers are missing, if any are, is counted likewise: of those who have more than ``c``, how many more have
+they on average, each counting by the relations in common (`RelationProfiles.excess`)?
 """
 
 from functools import cached_property
@@ -106,6 +109,24 @@ class RelationProfiles:
         found[:, :3] = np.log(shares) - np.log1p(-shares)
         found[:, 3] = np.log1p(len(relations))
         found[:, 4] = answers > 0
+        return found
+
+    def excess(self, entity: int, relations: Ids) -> Floats:
+        """(2 relations,): how many more answers than known there are if any, of an entity with these known relations.
+
+        The mean over the seen entities that have more, by relations in common; all together count as one more entity.
+        """
+        answers, weights = np.bincount(relations, minlength=2 * self.num_relations), self._by_relations(relations)
+        weights = _scaled(weights, entity)
+        total = np.asarray(self._counts.sum(axis=0)).ravel() / (self.num_seen + 1)
+        share = np.diff(self._counts.indptr) / (self.num_seen + 1)
+        more, having = weights @ self._counts + total, weights @ self._has + share
+        for relation in np.flatnonzero(answers).tolist():
+            count, (who, counts) = answers[relation], self._answers_of(relation)
+            beyond, weight = (counts - count).clip(0.0), weights[who] + 1 / (1 + (counts >= count).sum())
+            more[relation] = (weight * beyond).sum()
+            having[relation] = (weight * (beyond > 0)).sum()
+        found: Floats = np.where(having > 0, more / np.where(having > 0, having, 1.0), 1.0)
         return found
 
     def _by_relations(self, relations: Ids) -> Floats:

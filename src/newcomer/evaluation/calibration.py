@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.evaluation.metrics import Values
+from newcomer.evaluation.metrics import Values, mean, wilson
 from newcomer.evaluation.ranking import MEMORY_LIMIT, SCORE_BYTES, Scorer
 from newcomer.graph import UNKNOWN, Graph, Ids, InductiveDataset, Mask, Offsets, TripleArray, Vocabulary
 
@@ -353,13 +353,19 @@ def curve_from_dict(content: Mapping[str, Any], relations: Vocabulary) -> Curve:
 
 
 def reliability(probabilities: Probabilities, right: Mask) -> list[dict[str, Any]]:
-    """The bins that have answers, lowest first: their ends, number, mean probability and share of right answers."""
+    """The bins that have answers, lowest first: their ends, number, mean probability and share of right answers.
+
+    ``right_low`` and ``right_high`` are the ends of Wilson's interval of that share: a bin with few answers may well be
+    off by chance.
+    """
     number = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
     found = []
     for place in np.unique(number).tolist():
         mine = number == place
         row = {"low": place / BINS, "high": (place + 1) / BINS, "answers": int(mine.sum())}
-        found.append(row | {"probability": float(probabilities[mine].mean()), "right": float(right[mine].mean())})
+        row |= {"probability": float(probabilities[mine].mean()), "right": float(right[mine].mean())}
+        interval = wilson(int(right[mine].sum()), row["answers"])
+        found.append(row | {"right_low": interval.low, "right_high": interval.high})
     return found
 
 
@@ -368,3 +374,14 @@ def calibration_error(probabilities: Probabilities, right: Mask) -> float:
     bins = reliability(probabilities, right)
     distances = (one["answers"] * abs(one["probability"] - one["right"]) for one in bins)
     return float(sum(distances) / len(probabilities)) if bins else float("nan")
+
+
+def believed(probabilities: Probabilities, right: Mask) -> dict[str, Any]:
+    """How far probabilities can be believed: how many, their mean, the share that is right, the error and its bins."""
+    return {
+        "answers": len(right),
+        "probability": float(mean(probabilities)),
+        "right": float(mean(right)),
+        "ece": calibration_error(probabilities, right),
+        "bins": reliability(probabilities, right),
+    }

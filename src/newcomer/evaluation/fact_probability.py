@@ -42,6 +42,7 @@ RISING = 6  # the first weights, which are never negative
 FIRMNESS, HOLDING = 1.0, 1e12  # precision of the prior around these, and of one that holds a weight at 0
 RELATION_PRECISION = (64.0, 32.0)  # of how a relation departs from all: most answers to a question are wrong together
 SMALLEST = 1e-9
+HALF = 0.5  # from which probability on a fact counts as true
 Floats = npt.NDArray[np.float64]
 
 
@@ -82,7 +83,7 @@ class FactCurve:
 
     def applying(self, evidence: Floats) -> Floats:
         """Log odds that a relation applies and is not filled, for evidence (n, EVIDENCE)."""
-        return _weighed(_with_one(evidence), self.applies)
+        return weighed_evidence(evidence, self.applies)
 
     def probabilities(
         self, relation: Ids | int, applies: Floats, evidence: Floats, room: Floats, rule_odds: Floats
@@ -117,6 +118,11 @@ class FactCurve:
         if applies.shape != (EVIDENCE + 1,) or together.shape != (len(TOGETHER),):
             raise ValueError("it has another number of weights")
         return cls(applies, curve_from_dict(content["answers"], relations), together, own.knots, own.relations)
+
+
+def weighed_evidence(evidence: Floats, weights: npt.ArrayLike) -> Floats:
+    """(n,): log odds of evidence (n, EVIDENCE) by these weights, of which the last one is added as it is."""
+    return _weighed(_with_one(evidence), np.asarray(weights))
 
 
 def _with_one(columns: Floats) -> Floats:

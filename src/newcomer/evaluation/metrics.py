@@ -13,6 +13,7 @@ reduces the last axis, so that one call sums up many resamples; of no ranks at a
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,17 @@ def bootstrap(metric: str, ranks: Values, candidates: Counts, generator: np.rand
 def bootstrap_mean(values: npt.NDArray[Any], generator: np.random.Generator) -> Interval:
     """The percentile interval of a mean (of what was right or wrong: a share) over values drawn anew."""
     return _percentiles(_resampled(lambda drawn: mean(values[drawn]), len(values), generator))
+
+
+def wilson(right: int, asked: int) -> Interval:
+    """Wilson's score interval of a share, which holds for few answers, too; NaN of none."""
+    if asked == 0:
+        return Interval(np.nan, np.nan, LEVEL)
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    share, square = right / asked, z * z / asked
+    middle, half = share + square / 2, z * np.sqrt(share * (1 - share) / asked + square / asked / 4)
+    low, high = ((middle + sign * half) / (1 + square) for sign in (-1, 1))
+    return Interval(max(min(float(low), share), 0.0), min(max(float(high), share), 1.0), LEVEL)  # whatever is rounded
 
 
 def paired_bootstrap(

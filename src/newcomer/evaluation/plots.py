@@ -13,11 +13,12 @@ import numpy.typing as npt
 from newcomer.data.plots import any_letters, need_matplotlib
 from newcomer.evaluation.breakdown import breakdown
 from newcomer.evaluation.ranking import RankingResult
+from newcomer.evaluation.verbs import by_command
 from newcomer.files import fresh_file
 from newcomer.graph import InductiveDataset
 
 RANKS, FACTS, RELIABILITY = PICTURES = ("ranks.png", "hits-by-facts.png", "reliability.png")
-SUGGESTIONS = "suggestions.png"
+SUGGESTIONS, COMMANDS = "suggestions.png", "commands.png"
 LAST_OF_BIN = (1, 3, 10, 30, 100, 300, 1000)
 PANELS = {"shown": "ten best answers", "first": "first answers", "triples": "triples"}  # of a reliability diagram
 COLOURS = ("#4477aa", "#ee6677", "#228833")
@@ -55,8 +56,22 @@ def plot_suggestions(report: Mapping[str, Any], title: str, folder: Path) -> Pat
     return _draw_reliability(panels, title, folder / SUGGESTIONS)
 
 
+def plot_commands(report: Mapping[str, Any], title: str, folder: Path) -> Path:
+    """The same of each command, with the intervals of the shares, from a report of suggestions; gives the file."""
+    panels: dict[str, list[tuple[str, Any]]] = {}
+    for name, part in by_command(report):
+        command, _, what = name.partition(": ")
+        panels.setdefault(command, []).append((f"{what}{_points(part['ece'])}", part["bins"]))
+    panels["classify"] = panels["classify"][:1]  # those called true and false are its two halves
+    return _draw_reliability(list(panels.items()), title, folder / COMMANDS)
+
+
 def _error(figures: Mapping[str, Any]) -> str:
-    return f" (error {100 * figures['metrics']['ece']:.1f} points)"
+    return _points(figures["metrics"]["ece"])
+
+
+def _points(error: float | None) -> str:
+    return "" if error is None else f" (error {100 * error:.1f} points)"
 
 
 def _line(part: Mapping[str, Any], when: str) -> tuple[str, Any]:
@@ -73,6 +88,9 @@ def _draw_reliability(panels: Sequence[tuple[str, Any]], title: str, path: Path)
             if bins:
                 points = [one["probability"] for one in bins], [one["right"] for one in bins]
                 axes.plot(*points, color=colour, marker="o", label=label)
+                if "right_low" in bins[0]:
+                    ends = ([one[end] for one in bins] for end in ("right_low", "right_high"))
+                    axes.vlines(points[0], *ends, color=colour, alpha=0.4)
         axes.set(title=name, xlabel="probability", xlim=(0, 1), ylim=(0, 1))
         axes.legend()
     grid[0][0].set_ylabel("share that is right")

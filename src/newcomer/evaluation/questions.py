@@ -4,16 +4,17 @@ The probability of a fact is asked for from one of its ends: from the newcomer, 
 neither is. So it does not depend on which question the fact was an answer to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from newcomer.evaluation.applicability import Floats, RelationProfiles
-from newcomer.evaluation.calibration import Probabilities, best, evidence, uncalibrated
-from newcomer.evaluation.fact_probability import Calibration
+from newcomer.evaluation.calibration import Probabilities, best, evidence, sigmoid, uncalibrated
+from newcomer.evaluation.fact_probability import APPLIES, Calibration, weighed_evidence
 from newcomer.graph import Ids, Mask, Overlay
 from newcomer.models.embedding.scorer import Scores, Snapshot
 from newcomer.models.engine import InferenceEngine, Scored
@@ -172,6 +173,16 @@ class Prober:
             found[number] = self.from_answer(question.entity, question.relation, int(places[number]))
         return found
 
+    def missing(self, entity: int) -> tuple[Probabilities, Floats]:
+        """(2 relations,) both: that a relation applies and is not filled, and how many of its answers are missing.
+
+        The number is that probability times the mean excess of those who have more answers.
+        """
+        curve = None if self.calibration is None else self.calibration.facts
+        odds = weighed_evidence(self.questions.applies(entity), APPLIES if curve is None else curve.applies)
+        applies = sigmoid(odds)
+        return applies, applies * self.questions.profiles.excess(entity, self.questions.overlay.all_facts_of(entity)[0])
+
     def from_answer(self, entity: int, relation: int, answer: int) -> float:
         """The same of one answer, asked from its end."""
         other = self.questions.ask(answer, self.questions.inverse(relation))
@@ -219,24 +230,31 @@ def likeliest(
     Facts that are asked about from their other end are, if they are among the likeliest as asked from this one. Of few
     that are listed each has the place that it has in a list of ``POOL``.
     """
-    found: dict[tuple[int, int], Likely] = {}
-    size, pool = prober.questions.profiles.num_relations, max(k, POOL)
+    answers = []
     for relation in relations:
         question = prober.questions.ask(entity, relation)
         left_out = question.left_out if allowed is None else question.left_out | ~allowed
-        for one in _best(prober, question, pool, left_out):
-            key = one.place, relation % (size if one.place == entity else 2 * size)
-            found.setdefault(key, one)
-    considered = sorted(found.values(), key=_order)[: pool + CONSIDERED]
-    return sorted((_settled(prober, entity, one) for one in considered), key=_order)[:k]
+        answers.append(best_answers(prober, question, max(k, POOL), left_out))
+    return likeliest_among(prober, entity, answers, k)
+
+
+def likeliest_among(prober: Prober, entity: int, answers: Iterable[Sequence[Likely]], k: int) -> list[Likely]:
+    """The same of the `best_answers` to some questions about the entity."""
+    found: dict[tuple[int, int], Likely] = {}
+    size = prober.questions.profiles.num_relations
+    for one in chain.from_iterable(answers):
+        key = one.place, one.relation % (size if one.place == entity else 2 * size)
+        found.setdefault(key, one)
+    considered = sorted(found.values(), key=_order)[: max(k, POOL) + CONSIDERED]
+    return sorted((settled(prober, entity, one) for one in considered), key=_order)[:k]
 
 
 def answers_to(prober: Prober, question: Question, k: int, left_out: Mask) -> list[Likely]:
     """The k best answers to a question, by score."""
-    return [_settled(prober, question.entity, one) for one in _best(prober, question, k, left_out)]
+    return [settled(prober, question.entity, one) for one in best_answers(prober, question, k, left_out)]
 
 
-def _best(prober: Prober, question: Question, k: int, left_out: Mask) -> list[Likely]:
+def best_answers(prober: Prober, question: Question, k: int, left_out: Mask) -> list[Likely]:
     """The same, with probabilities as asked from the entity."""
     places = best(question.scores, left_out, k)
     columns = (
@@ -249,7 +267,7 @@ def _best(prober: Prober, question: Question, k: int, left_out: Mask) -> list[Li
     return [Likely(question.relation, *row) for row in zip(*columns, strict=True)]
 
 
-def _settled(prober: Prober, entity: int, one: Likely) -> Likely:
+def settled(prober: Prober, entity: int, one: Likely) -> Likely:
     """With its probability from the end that counts; if there is an answer it is never less, though learned apart."""
     probability = one.probability
     if one.from_answer:

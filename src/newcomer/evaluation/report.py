@@ -45,6 +45,7 @@ from newcomer.evaluation.suggest import (
     MODEL,
     SHOWN,
     SuggestionTest,
+    by_verb,
     recall_at,
     suggestion_figures,
 )
@@ -135,6 +136,7 @@ def suggestion_report(
         "filter": test.filter,
         "candidates": "all",
         **found[MODEL],
+        "verbs": by_verb(test),
         "calibrated": test.calibrated,
         "newcomers": len(test.newcomers),
         "masked": len(evaluation.visible.auxiliary) - len(test.dataset.auxiliary),

@@ -21,18 +21,20 @@ from newcomer.errors import DatasetError
 from newcomer.evaluation.alignment import AlignedModel, scorer_for
 from newcomer.evaluation.applicability import RelationProfiles, likely_relations
 from newcomer.evaluation.breakdown import facts_groups
-from newcomer.evaluation.calibration import Probabilities, best, calibration_error, reliability
+from newcomer.evaluation.calibration import Probabilities, believed, best, calibration_error, reliability
 from newcomer.evaluation.measure import Evaluation
 from newcomer.evaluation.metrics import mean
-from newcomer.evaluation.questions import Likely, Prober, Questions, likeliest
+from newcomer.evaluation.questions import Likely, Prober, Questions
 from newcomer.evaluation.ranking import FILTERS, Progress, align
 from newcomer.evaluation.stored import calibration_of
 from newcomer.evaluation.suggestions import RELATIONS, asked_newcomers, mask_facts
-from newcomer.graph import Graph, Ids, Mask, Offsets
+from newcomer.evaluation.verbs import Missing, VerbRecorder, VerbTest, verb_figures
+from newcomer.graph import Graph, Ids, InductiveDataset, Mask, Offsets
 from newcomer.models.device import limited_threads
 from newcomer.rules.statistics import GraphSignals, graph_signals
 
 SHOWN, FIRST = 20, 10  # suggestions about a newcomer, and those that are measured apart
+FEW = (1, 3, FIRST)  # likeliest of each newcomer, by themselves
 NEWCOMERS = 300  # asked about, unless stated otherwise
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of probability
 FUNCTIONAL = 0.05  # of those who have an answer, who have another one
@@ -68,6 +70,7 @@ class SuggestionTest:
     relations: list[str]
     suggested: dict[str, Suggested]
     calibrated: bool
+    verbs: VerbTest  # what the model's other commands say about the same newcomers
 
 
 def suggestion_test(
@@ -85,14 +88,16 @@ def suggestion_test(
         scorer = scorer_for(evaluation.bundle, masked, evaluation.device, evaluation.threads)
         true = align(FILTERS[filter_name](masked, full), scorer.alignment.observed)
         newcomers = np.sort(scorer.alignment.entities[asked])
-        found = _asked(scorer, Prober(_questions(scorer), calibration_of(evaluation.bundle)), newcomers, true, progress)
+        prober = Prober(_questions(scorer), calibration_of(evaluation.bundle))
+        recorder = VerbRecorder(prober, align(_masked_facts(dataset, masked), scorer.alignment.observed))
+        found = _asked(scorer, recorder, newcomers, true, progress)
     overlay = scorer.inner.snapshot.overlay
     known = [len(overlay.all_facts_of(one)[0]) for one in newcomers.tolist()]
     missing = [len(_missing(scorer, true, one)) for one in newcomers.tolist()]
     names = list(scorer.alignment.observed.relations)
     calibrated = calibration_of(evaluation.bundle) is not None
     counts = np.array(known, dtype=np.int32), np.array(missing, dtype=np.int32)
-    return SuggestionTest(masked, filter_name, newcomers, *counts, names, found, calibrated)
+    return SuggestionTest(masked, filter_name, newcomers, *counts, names, found, calibrated, recorder.found())
 
 
 def _questions(scorer: AlignedModel) -> Questions:
@@ -100,7 +105,14 @@ def _questions(scorer: AlignedModel) -> Questions:
     return Questions(engine, snapshot, RelationProfiles(engine.model.observed, snapshot.num_seen))
 
 
-def _missing(scorer: AlignedModel, true: Graph, newcomer: int) -> set[tuple[int, int]]:
+def _masked_facts(dataset: InductiveDataset, masked: WithheldDataset) -> Graph:
+    """What was masked of a data set, which may have been cut before."""
+    count = len(dataset.auxiliary) - len(masked.auxiliary)
+    facts = masked.withheld.take(np.arange(len(masked.withheld) - count, len(masked.withheld)))
+    return Graph.build(masked.entities, masked.relations, facts)
+
+
+def _missing(scorer: AlignedModel, true: Graph, newcomer: int) -> Missing:
     """The oriented relations and answers that are true of a newcomer and not known."""
     stated = scorer.inner.snapshot.overlay.all_facts_of(newcomer)
     known, facts = (
@@ -110,16 +122,18 @@ def _missing(scorer: AlignedModel, true: Graph, newcomer: int) -> set[tuple[int,
 
 
 def _asked(
-    scorer: AlignedModel, prober: Prober, newcomers: Ids, true: Graph, progress: Progress | None
+    scorer: AlignedModel, recorder: VerbRecorder, newcomers: Ids, true: Graph, progress: Progress | None
 ) -> dict[str, Suggested]:
     """What each suggests."""
     rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in WHO}
-    questions, profiles = prober.questions, prober.questions.profiles
+    questions = recorder.prober.questions
+    profiles = questions.profiles
     functional: dict[int, bool] = {}
     for number, newcomer in enumerate(newcomers.tolist(), 1):
         relations = likely_relations(questions.applies(newcomer), RELATIONS)
         missing = _missing(scorer, true, newcomer)
-        for name, listed in _lists(prober, newcomer, relations):
+        likeliest = recorder.ask(newcomer, relations.tolist(), missing, SHOWN)
+        for name, listed in [(MODEL, likeliest), *_others(questions, newcomer, relations)]:
             for place, one in enumerate(listed):
                 relation = one.relation
                 if relation not in functional:
@@ -137,10 +151,8 @@ def _asked(
     }
 
 
-def _lists(prober: Prober, newcomer: int, relations: Ids) -> Iterator[tuple[str, list[Likely]]]:
-    """What is suggested about a newcomer by the model, by rules and by frequency."""
-    yield MODEL, likeliest(prober, newcomer, relations.tolist(), SHOWN)
-    questions = prober.questions
+def _others(questions: Questions, newcomer: int, relations: Ids) -> Iterator[tuple[str, list[Likely]]]:
+    """What is suggested about a newcomer by rules and by frequency."""
     engine, overlay = questions.engine, questions.overlay
     if engine.rules.ranker is None:
         return
@@ -183,6 +195,7 @@ def suggestion_figures(test: SuggestionTest, suggested: Suggested) -> dict[str, 
             "probability": float(mean(first.probability)),
             "second_values": float(mean(first.second)),
         },
+        "by_k": [{"k": k, **_believed(suggested.where(suggested.place < k))} for k in FEW],
         "thresholds": [{"from": level, **_counts(part, total)} for level, part in above.items()],
         "bins": reliability(suggested.probability, suggested.right),
         "bins_first": reliability(first.probability, first.right),
@@ -197,7 +210,20 @@ def _counts(part: Suggested, total: int) -> dict[str, Any]:
         "probability": float(mean(part.probability)),
         "recall": right / max(total, 1),
         "second_values": float(mean(part.second)),
+        "ece": _error(part),
+        "bins": reliability(part.probability, part.right),
     }
+
+
+def _believed(part: Suggested) -> dict[str, Any]:
+    return believed(part.probability, part.right)
+
+
+def by_verb(test: SuggestionTest) -> dict[str, Any]:
+    """How far the model's other commands can be believed about the same newcomers."""
+    mine = test.suggested[MODEL]
+    first = mine.where(mine.place < FIRST)
+    return verb_figures(test.verbs, first.newcomer, first.probability, first.right)
 
 
 def recall_at(test: SuggestionTest, suggested: Suggested, precision: float) -> float:

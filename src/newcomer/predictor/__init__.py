@@ -2,7 +2,7 @@
 
 from newcomer.predictor.answers import Added, Chain, Grounding, Neighbor, Reason, Similar, Verdict, Weighed
 from newcomer.predictor.batching import NewcomerBatch, NewcomerBatches, NewcomerStream, check_relations
-from newcomer.predictor.confidence import Confidence, Lesson
+from newcomer.predictor.confidence import Confidence, Expected, Lesson
 from newcomer.predictor.explain import Answer, Explanation, Suggestion
 from newcomer.predictor.fact_store import FactError
 from newcomer.predictor.predictor import Predictor, load
@@ -12,6 +12,7 @@ __all__ = [
     "Answer",
     "Chain",
     "Confidence",
+    "Expected",
     "Explanation",
     "FactError",
     "Grounding",

@@ -13,14 +13,13 @@ from itertools import groupby
 import numpy as np
 
 from newcomer.evaluation.calibration import Curve, classifier_evidence, uncalibrated
+from newcomer.evaluation.fact_probability import HALF
 from newcomer.evaluation.questions import Places, Prober, Question
 from newcomer.graph import Graph, TripleArray, Vocabulary
 from newcomer.models.bundle import Thresholds
 from newcomer.models.triple_classifier import TripleClassifierScorer
 from newcomer.predictor.answers import Verdict
 from newcomer.predictor.fact_store import NamedSnapshot, Triple
-
-HALF = 0.5  # from which probability on a triple counts as true, where there are no thresholds
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ where a rule counts by its smoothed confidence and P is the share of observed en
 counting by how many relations it has in common with the entity: how many more answers are expected to be right for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from newcomer.evaluation.calibration import SIDES
+from newcomer.evaluation.fact_probability import HALF
+from newcomer.evaluation.questions import Prober
 from newcomer.graph import Graph, Mask
 from newcomer.predictor.answers import Plain, plain
-from newcomer.predictor.classifier import HALF
 from newcomer.predictor.explain import Suggestion
 from newcomer.predictor.fact_store import Names
 from newcomer.rules.grounding import RuleIndex
@@ -55,12 +57,46 @@ class Lesson(Plain):
 
 
 @dataclass(frozen=True)
+class Expected(Plain):
+    """What is to be expected of one question about an entity: how many of its answers are known and how many missing.
+
+    ``applies`` is the probability that any is missing: that the relation applies and is not filled.
+    """
+
+    question: str
+    relation: str
+    asked: str  # tail or head
+    known: int
+    applies: float
+    missing: float
+
+
+def expected_of(prober: Prober, entity: int, name: str, relations: Sequence[int], names: Names) -> tuple[Expected, ...]:
+    """Of these oriented relations, those first of which most answers are missing."""
+    size, (applies, missing) = len(names.relations), prober.missing(entity)
+    known = np.bincount(prober.questions.overlay.all_facts_of(entity)[0], minlength=2 * size)
+    found = [
+        Expected(
+            _question(one, name, names),
+            names.relations[one % size],
+            SIDES[one // size],
+            int(known[one]),
+            float(applies[one]),
+            float(missing[one]),
+        )
+        for one in relations
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.missing, one.relation, one.asked)))
+
+
+@dataclass(frozen=True)
 class Confidence(Plain):
     """How much is known of an entity.
 
     ``right`` is the share of first answers that were right about the validation newcomers with about as many facts
     (``like``), of ``questions`` that were asked; None where there were none. It is ``tied`` where facts lead from it,
     directly or over other newcomers, to an entity that was trained on; else no answer is likelier than it is of anyone.
+    ``expected`` are the questions that `suggest` would ask, with how many answers they probably lack; most first.
     ``best``, the likeliest missing fact, is found when it is first looked at.
     """
 
@@ -72,6 +108,7 @@ class Confidence(Plain):
     learn: tuple[Lesson, ...]
     calibrated: bool
     tied: bool
+    expected: tuple[Expected, ...]
     find: Callable[[], Suggestion | None] = field(compare=False, repr=False)
 
     @cached_property
@@ -89,7 +126,7 @@ class Confidence(Plain):
 
     def to_dict(self) -> dict[str, Any]:
         """Its figures as plain values, with the likeliest missing fact."""
-        names = ("entity", "facts", "tied", "enough", "calibrated", "like", "questions", "right", "learn")
+        names = ("entity", "facts", "tied", "enough", "calibrated", "like", "questions", "right", "learn", "expected")
         best = None if self.best is None else {"fact": list(self.best.fact), "probability": self.best.probability}
         return {**{name: plain(getattr(self, name)) for name in names}, "best": best}
 

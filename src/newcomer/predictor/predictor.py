@@ -27,7 +27,7 @@ from newcomer.models.serialisation import load_engine
 from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
 from newcomer.predictor.conclusions import Conclusions
-from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach
+from newcomer.predictor.confidence import Confidence, RelationCooccurrence, RuleReach, expected_of
 from newcomer.predictor.explain import Answer, Explanation, Query, Suggestion
 from newcomer.predictor.fact_store import (
     FactStore,
@@ -235,6 +235,8 @@ class Predictor:
         >>> found = model.confidence("zoe")
         >>> found.facts, found.enough, found.best.fact
         (2, True, ('zoe', 'citizen_of', 'land1'))
+        >>> [(one.known, one.missing < 0.5) for one in found.expected if one.question == "lives_in(zoe, ?)"]
+        [(1, True)]
         """
         snapshot = self._snapshot
         identifier = snapshot.id(entity)
@@ -244,7 +246,7 @@ class Predictor:
         codes, groups = facts_groups(np.array([facts]))
         like = groups[int(codes[0])]
         asked, right = (0, 0) if self.calibration is None else self.calibration.first_right.get(like, (0, 0))
-        has = self._has_relations(snapshot, entity)
+        has, likely = self._has_relations(snapshot, entity), self._likely_relations(snapshot, entity)
         counts, total = self._cooccurrence().counts(has)
         return Confidence(
             entity,
@@ -255,7 +257,8 @@ class Predictor:
             self._rule_reach().lessons(has, counts / max(total, 1.0), entity, self.names),
             self.calibration is not None,
             self._questions(snapshot).is_tied(identifier),
-            lambda: next(iter(self._suggested(snapshot, entity, 1, self._likely_relations(snapshot, entity))), None),
+            expected_of(self._prober(snapshot), identifier, entity, likely, self.names),
+            lambda: next(iter(self._suggested(snapshot, entity, 1, likely)), None),
         )
 
     def neighbors(self, entity: str) -> list[Neighbor]:

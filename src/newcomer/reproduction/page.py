@@ -22,6 +22,8 @@ from newcomer.reproduction.tables import (
     PICTURE,
     Paper,
     Row,
+    band_table,
+    command_table,
     draw_shares,
     figure_of,
     in_paper_units,
@@ -139,6 +141,17 @@ def _by_metric(plan: Plan, rows: Sequence[Row], paper: Mapping[str, Any]) -> Ite
         lines = [line for row in mine for line in _of_row(plan, row, paper, [row.label, row.protocol, row.seeds])]
         yield f"### {dataset}"
         yield markdown_table(titles, [*lines, *_ceiling_line(plan, mine)])
+        yield from _by_command(mine)
+
+
+def _by_command(rows: Sequence[Row]) -> Iterator[str]:
+    """What each command's probabilities are worth, of results that have this: older ones do not."""
+    for row in rows:
+        for result in (one for one in row.results if one.get("verbs")):
+            yield f"By command ({row.label}, {row.protocol}, seed {result['seed']}):"
+            yield command_table(result)
+            yield "By band of probability: its mean, right (95 % interval), facts:"
+            yield band_table(result)
 
 
 def _of_row(plan: Plan, row: Row, paper: Mapping[str, Any], start: Sequence[str]) -> list[list[str]]:

@@ -23,7 +23,7 @@ Result = dict[str, Any]
 
 KEPT = (
     *("task", "dataset", "model", "protocol", "filter", "candidates", "ties", "seed", "metrics", "queries", "ceiling"),
-    *("newcomers", "masked", "missing", "bins_first"),
+    *("newcomers", "masked", "missing", "bins_first", "by_k", "verbs"),
     *("thresholds", "made_up_negatives", "counts", "neighbours", "rule_count", "evaluation_seed", "versions", "device"),
 )
 KEPT_OF_TRAINING = ("epochs", "epochs_run", "epoch_seconds", "resumed", "rules", "virtual_triples", "validation")

@@ -11,6 +11,7 @@ from typing import Any
 
 from newcomer.data.plots import need_matplotlib
 from newcomer.evaluation.plots import save_picture
+from newcomer.evaluation.verbs import bands_of, by_command
 from newcomer.reproduction.plans import Plan, Run
 from newcomer.reproduction.stored import Result
 
@@ -138,6 +139,34 @@ def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table: the first column to the left, all others to the right."""
     lines = [titles, ["---", *("--:" for _ in titles[1:])], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def command_table(result: Result) -> str:
+    """How far the probabilities of each command can be believed, from a result that has `verbs`."""
+    rows = [
+        [name, f"{part['answers']:,}", *(shown_share(part[column]) for column in ("right", "probability", "ece"))]
+        for name, part in by_command(result)
+    ]
+    return markdown_table(["command", "facts", "right", "mean probability", "error"], rows)
+
+
+def band_table(result: Result) -> str:
+    """The same in bands of probability: its mean, the share that is right with its interval, and the facts there."""
+    bands = bands_of(result)
+    rows = [[name, *(_band(one) for one in found)] for name, found in bands.rows]
+    return markdown_table(["probability", *bands.commands], rows)
+
+
+def _band(row: Figures | None) -> str:
+    if row is None:
+        return NONE
+    middle, right, low, high = (shown_share(row[name]) for name in ("probability", "right", "right_low", "right_high"))
+    return f"{middle}: {right} ({low} to {high}), {row['answers']:,}"
+
+
+def shown_share(value: float | None) -> str:
+    """A fraction in percent, or a dash."""
+    return NONE if value is None else f"{100 * value:z.1f}"
 
 
 # The lines of figures that a row may have, and where a result has those of an ensemble's parts.
