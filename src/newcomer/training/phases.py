@@ -89,6 +89,7 @@ class Run:
     journal: Journal
     corruption: Corruption | None
     schedule: Schedule | None = None
+    most_batches: int | None = None  # of an epoch, where it is cut short
 
     @property
     def state(self) -> RunState:
@@ -280,7 +281,8 @@ class Run:
     def _trainer(self, world: World) -> Trainer:
         """A fresh trainer, or one that stands where the phase was interrupted."""
         self.listener.stage(self.state.phase)
-        trainer = Trainer(self.config, world.graph, self.place)
+        asked = self.config, world.graph, self.place
+        trainer = Trainer(*asked) if self.most_batches is None else ShortTrainer(*asked, self.most_batches)
         if under("model.", self.journal.tensors):
             with self.journal.fitting():
                 restore_trainer(trainer, self.journal.tensors)

@@ -41,7 +41,7 @@ __all__ = ["Fitted", "Limits", "Listener", "decided", "fit"]
 
 FIRST_PAYS = 120.0  # seconds that the rest takes, from which on a first model is worth its time
 FIRST = {"training.epochs": 1, "model.propagation": False}
-FIRST_QUERIES, FIRST_QUESTIONS, FIRST_DIM = 400, 1500, 32  # at most
+FIRST_QUERIES, FIRST_QUESTIONS, FIRST_DIM, FIRST_BATCHES = 400, 1500, 32, 400  # at most
 Handover = Callable[[Fitted], None]
 
 
@@ -139,15 +139,22 @@ class _Training:
         if self.first is None or not late or run.state.epoch > 0:
             return
         run.listener.stage("making a first model")
-        journal = Journal(None, run.journal.identity)
-        most, dim = (
-            min(FIRST_QUESTIONS, run.config.training.calibration_questions),
-            min(FIRST_DIM, run.config.model.dim),
+        quick = replace(
+            run,
+            config=_first_config(run.config),
+            journal=Journal(None, run.journal.identity),
+            listener=Listener(),
+            schedule=None,
+            most_batches=FIRST_BATCHES,
         )
-        smaller = {"training.calibration_questions": most, "model.dim": dim}
-        config = with_settings(run.config, FIRST | smaller)
-        quick = replace(run, config=config, journal=journal, listener=Listener(), schedule=None)
         learned = quick.search(self.dataset, exam.of(FIRST_QUERIES, run.config.seed))
         found = quick.final(whole, 1, learned)
         run.journal.keep(run.journal.tensors)  # from here on it can be resumed, with the sizes that were decided
         self.first(replace(found, metrics={**found.metrics, PRELIMINARY: True}))
+
+
+def _first_config(config: Config) -> Config:
+    """The settings of a first model: what takes long is left out, or small."""
+    asked, dim = config.training.calibration_questions, config.model.dim
+    smaller = {"training.calibration_questions": min(FIRST_QUESTIONS, asked), "model.dim": min(FIRST_DIM, dim)}
+    return with_settings(config, FIRST | smaller)
