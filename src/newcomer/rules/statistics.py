@@ -107,7 +107,9 @@ class GraphStatistics:
         """(entities,): how similar each is to the known answers of a query about the entity."""
         found = np.zeros(self.overlay.num_entities)
         if len(answers):
-            _add_similarity(self.overlay.arrays, entity, _some(answers), found)
+            chosen = _some(answers)
+            features = np.sort(_answer_features(self.overlay.arrays, entity, chosen))
+            _add_similarity(self.overlay.arrays, chosen, features, found)
         return found
 
     def shared(
@@ -252,28 +254,28 @@ def _shared_gains(
 @compiled
 def _answer_features(
     graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], Floats]:
-    """The features of all answers, as numbers, and how much each counts."""
-    size, room = len(graph.removed), 0
+) -> npt.NDArray[np.int64]:
+    """The features of all answers, each as one number: by relation, end and answer."""
+    size, many, room = len(graph.removed), len(answers), 0
     for answer in answers:
         room += _count_facts(graph, answer)
-    keys, shares, count = np.empty(room, dtype=np.int64), np.empty(room), 0
-    for answer in answers:
-        share = 1 / np.sqrt(max(_count_facts(graph, answer), 1) * len(answers))
+    keys, count = np.empty(room, dtype=np.int64), 0
+    for place in range(many):
+        answer = answers[place]
         if not graph.removed[answer]:
             first, end = row_of(graph.base.offsets, answer)
-            for place in range(first, end):
-                tail = graph.base.tails[place]
+            for edge in range(first, end):
+                tail = graph.base.tails[edge]
                 if tail != entity and not graph.removed[tail]:
-                    keys[count], shares[count] = np.int64(graph.base.relations[place]) * size + tail, share
+                    keys[count] = (np.int64(graph.base.relations[edge]) * size + tail) * many + place
                     count += 1
         first, end = row_of(graph.delta.offsets, answer)
-        for place in range(first, end):
-            tail = graph.delta.tails[place]
+        for edge in range(first, end):
+            tail = graph.delta.tails[edge]
             if tail != entity:
-                keys[count], shares[count] = np.int64(graph.delta.relations[place]) * size + tail, share
+                keys[count] = (np.int64(graph.delta.relations[edge]) * size + tail) * many + place
                 count += 1
-    return keys[:count], shares[:count]
+    return keys[:count]
 
 
 @compiled
@@ -296,13 +298,17 @@ def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, fou
 
 
 @compiled
-def _add_similarity(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64], found: Floats) -> None:
-    keys, shares = _answer_features(graph, entity, answers)
-    order, size, place = np.argsort(keys, kind="mergesort"), len(graph.removed), 0
-    while place < len(order):
-        key, share = keys[order[place]], 0.0
-        while place < len(order) and keys[order[place]] == key:
-            share += shares[order[place]]
+def _add_similarity(
+    graph: OverlayArrays, answers: npt.NDArray[np.int64], features: npt.NDArray[np.int64], found: Floats
+) -> None:
+    """Add what the answers' features count, which come sorted, to all who have them."""
+    shares, size, many, place = np.empty(len(answers)), len(graph.removed), len(answers), 0
+    for one in range(many):
+        shares[one] = 1 / np.sqrt(max(_count_facts(graph, answers[one]), 1) * many)
+    while place < len(features):
+        key, share = features[place] // many, 0.0
+        while place < len(features) and features[place] // many == key:
+            share += shares[features[place] % many]
             place += 1
         _add_feature(graph, key % size, inverse_of(key // size, graph.num_relations), share, found)
     for one in range(size):
