@@ -1,5 +1,7 @@
 """Propagation networks that were not trained, over small overlays, and the network on all facts at once beside them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -29,9 +31,18 @@ def scorer_of(facts: set[Fact], network: Propagation, device: torch.device = CPU
     return PropagationScorer(network, overlay_of(facts).base, device)
 
 
-def plainly(facts: set[Fact], network: Propagation, entity: int, relation: int, size: int = ENTITIES) -> np.ndarray:
-    """By the network on all facts at once."""
+def plainly(
+    facts: set[Fact],
+    network: Propagation,
+    entity: int,
+    relation: int,
+    size: int = ENTITIES,
+    silent: np.ndarray | None = None,
+) -> np.ndarray:
+    """By the network on all facts at once, where these entities are ``silent``."""
     heads, relations, tails = (torch.tensor(column, dtype=torch.int64) for column in zip(*sorted(facts), strict=True))
     edges = propagation_edges(heads, relations, tails, RELATIONS, size)
+    if silent is not None:
+        edges = replace(edges, silent=silent)
     scores = network([edges], torch.tensor([entity]), torch.tensor([relation]), size)  # with gradients: another way
     return (scores - torch.logsumexp(scores[:, :SEEN], dim=1, keepdim=True))[0].detach().numpy()

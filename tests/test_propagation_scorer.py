@@ -45,6 +45,27 @@ def test_messages_go_along_everyones_facts(sparse, facts, entity, relation):
     np.testing.assert_allclose(found, plainly(facts, network, entity, relation), rtol=1e-4, atol=1e-5)
 
 
+@hypothesis_settings(max_examples=25)
+@given(
+    st.sets(FACT, min_size=8, max_size=30),
+    st.integers(0, ENTITIES - 1),
+    st.integers(0, 2 * RELATIONS - 1),
+    st.integers(1, 4),
+)
+def test_hubs_send_nothing(facts, entity, relation, most):
+    network, overlay = network_of(RELATIONS, sparse=True), overlay_of(facts)
+    network.hubs.fill_(most)
+    found = one_row(PropagationScorer(network, overlay.base, CPU), overlay, entity, relation)
+    observed = [one for head, _, tail in facts if max(head, tail) < SEEN for one in (head, tail)]
+    silent = np.bincount(observed, minlength=ENTITIES)[:SEEN] > most  # a loop has two ends
+    if entity < SEEN and silent[entity]:
+        assert not found.any()
+    else:
+        np.testing.assert_allclose(
+            found, plainly(facts, network, entity, relation, silent=silent), rtol=1e-4, atol=1e-5
+        )
+
+
 @KINDS
 @hypothesis_settings(max_examples=25)
 @given(changes(20), st.data())

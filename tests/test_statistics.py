@@ -86,6 +86,8 @@ def test_what_came_and_went_leaves_what_is_known_now(change, data, answers):
         assert [one.similarity for one in shared] == sorted((one.similarity for one in shared), reverse=True)
         known = set(rows_of(now, other))
         assert all(set(one.features) <= set(rows_of(now, one.answer)) & known for one in shared)
+        first = derived.shared(*asked, other, 1)
+        assert first[:1] == shared[:1] and first[1:] == [one._replace(features=()) for one in shared[1:]]
 
 
 @given(changes(30), st.integers(0, SEEN - 1), ANSWERS)

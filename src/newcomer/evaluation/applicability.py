@@ -19,17 +19,26 @@ they on average, each counting by the relations in common (`RelationProfiles.exc
 """
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 
-from newcomer.graph import Adjacency, Graph, Ids, seen_count
+from newcomer.graph import Adjacency, Graph, Ids, Offsets, seen_count
+from newcomer.rules.compiled import compiled, edges_of
 
 RELATION_POWER, FACT_POWER = 8, 2  # how much more the most similar entities count than others
 LEAST = 1e-6  # probability, and what is left to certainty
 EVIDENCE = 5  # numbers about an entity and a relation
 Floats = npt.NDArray[np.float64]
+
+
+class Having(NamedTuple):
+    """Which seen entities have each oriented relation, ascending, and how many answers."""
+
+    offsets: Offsets  # (2 relations + 1,)
+    entities: Ids
+    counts: Offsets
 
 
 class RelationProfiles:
@@ -43,31 +52,23 @@ class RelationProfiles:
         self._shares: dict[tuple[int, int], float] = {}
 
     @cached_property
-    def _counts(self) -> scipy.sparse.csc_matrix:
-        """(seen, 2 relations): how many answers each has; ascending entities in each column."""
+    def _columns(self) -> Having:
         end = int(self._rows.offsets[self.num_seen])
-        keys = self._rows.owners[:end].astype(np.int64) * (2 * self.num_relations) + self._rows.relations[:end]
+        keys = self._rows.relations[:end].astype(np.int64) * self.num_seen + self._rows.owners[:end]
         pairs, counts = np.unique(keys, return_counts=True)
-        places = pairs // (2 * self.num_relations), pairs % (2 * self.num_relations)
-        shape = self.num_seen, 2 * self.num_relations
-        return scipy.sparse.csr_matrix((counts.astype(np.float64), places), shape=shape).tocsc()
-
-    @cached_property
-    def _has(self) -> scipy.sparse.csc_matrix:
-        has = self._counts.copy()
-        has.data[:] = 1.0
-        return has
+        offsets = np.searchsorted(pairs, np.arange(2 * self.num_relations + 1) * self.num_seen)
+        return Having(offsets.astype(np.int64), (pairs % max(self.num_seen, 1)).astype(np.int32), counts)
 
     @cached_property
     def _weights(self) -> Floats:
         """(2 relations,): what it says to have a relation."""
-        having = np.diff(self._counts.indptr)
+        having = np.diff(self._columns.offsets)
         return np.asarray(np.log((self.num_seen + 1) / (having + 1)))
 
     @cached_property
     def _base(self) -> Floats:
         """(2 relations,): the share of the seen entities that have an answer."""
-        return np.asarray((np.diff(self._counts.indptr) + 0.5) / (self.num_seen + 1))
+        return np.asarray((np.diff(self._columns.offsets) + 0.5) / (self.num_seen + 1))
 
     def share_with_more(self, relation: int, count: int) -> float:
         """The share of those with ``count`` answers at least that have more."""
@@ -88,24 +89,15 @@ class RelationProfiles:
 
     def _answers_of(self, relation: int) -> tuple[Ids, Floats]:
         """Who answers an oriented relation, and how often."""
-        first, end = self._counts.indptr[relation : relation + 2]
-        return self._counts.indices[first:end], self._counts.data[first:end]
+        columns, (first, end) = self._columns, self._columns.offsets[relation : relation + 2]
+        return columns.entities[first:end], columns.counts[first:end]
 
     def evidence(self, entity: int, relations: Ids, tails: Ids) -> Floats:
         """(2 relations, EVIDENCE): of an entity with these known facts, seen or new."""
         answers = np.bincount(relations, minlength=2 * self.num_relations)
-        found, base = np.empty((2 * self.num_relations, EVIDENCE)), self._base.copy()
         similar = [_scaled(one, entity) for one in (self._by_relations(relations), self._by_facts(relations, tails))]
-        for column, weights in enumerate(similar):
-            found[:, column] = (weights @ self._has + base) / (weights.sum() + 1)
-        for relation in np.flatnonzero(answers).tolist():
-            who, counts = self._answers_of(relation)
-            base[relation] = self.share_with_more(relation, int(answers[relation]))
-            as_many, more = who[counts >= answers[relation]], who[counts > answers[relation]]
-            for column, weights in enumerate(similar):
-                found[relation, column] = (weights[more].sum() + base[relation]) / (weights[as_many].sum() + 1)
-        found[:, 2] = base
-        shares = found[:, :3].clip(LEAST, 1 - LEAST)
+        shares = _shares(self._columns, answers, np.stack(similar), self._base).clip(LEAST, 1 - LEAST)
+        found = np.empty((2 * self.num_relations, EVIDENCE))
         found[:, :3] = np.log(shares) - np.log1p(-shares)
         found[:, 3] = np.log1p(len(relations))
         found[:, 4] = answers > 0
@@ -131,22 +123,21 @@ class RelationProfiles:
 
     def _by_relations(self, relations: Ids) -> Floats:
         """(seen,): how similar each is by the relations it has."""
-        weights = np.zeros(2 * self.num_relations)
-        weights[relations] = self._weights[relations]
-        shared: Floats = (self._has @ weights) / max(weights.sum(), LEAST)
-        shared **= RELATION_POWER
+        own = np.unique(relations)
+        shared = np.zeros(self.num_seen)
+        _add_to_those(self._columns, own, self._weights[own], shared)
+        shared /= max(self._weights[own].sum(), LEAST)
+        for _ in range(RELATION_POWER.bit_length() - 1):  # a power of two
+            shared *= shared
         return shared
 
     def _by_facts(self, relations: Ids, tails: Ids) -> Floats:
         """(seen,): how similar each is by the facts it has."""
-        found, size = np.zeros(self.num_seen), self.num_relations
-        for relation, tail in zip(relations.tolist(), tails.tolist(), strict=True):
-            if tail >= self.num_seen:
-                continue
-            others, having = self._rows.of(tail)
-            inverse = (relation + size) % (2 * size)
-            first, end = np.searchsorted(others, [inverse, inverse + 1])
-            found[having[first:end]] += np.log((self.num_seen + 1) / (end - first + 1))
+        found, seen = np.zeros(self.num_seen), tails < self.num_seen
+        inverse = (relations[seen] + self.num_relations) % (2 * self.num_relations)
+        runs = _runs(self._rows, tails[seen], inverse)
+        gains = np.log((self.num_seen + 1) / (runs[:, 1] - runs[:, 0] + 1))
+        _add_to_runs(self._rows.tails, runs, gains, found)
         return found**FACT_POWER
 
 
@@ -161,3 +152,49 @@ def likely_relations(evidence: Floats, most: int) -> Ids:
     """The oriented relations that most probably apply, by those whom the entity is like."""
     order: Ids = np.argsort(-(evidence[:, 0] + evidence[:, 1]), kind="stable")[:most].astype(np.int32)
     return order
+
+
+@compiled
+def _runs(rows: Adjacency, entities: Ids, relations: Ids) -> Offsets:
+    """(n, 2): where the edges of each entity along an oriented relation begin and end."""
+    found = np.empty((len(entities), 2), dtype=np.int64)
+    for place in range(len(entities)):
+        found[place] = edges_of(rows.offsets, rows.relations, entities[place], relations[place])
+    return found
+
+
+@compiled
+def _add_to_runs(tails: Ids, runs: Offsets, gains: Floats, found: Floats) -> None:
+    for place in range(len(runs)):
+        for edge in range(runs[place, 0], runs[place, 1]):
+            found[tails[edge]] += gains[place]
+
+
+@compiled
+def _add_to_those(having: Having, relations: Ids, weights: Floats, found: Floats) -> None:
+    """Add to all who have a relation what it weighs."""
+    for place in range(len(relations)):
+        for number in range(having.offsets[relations[place]], having.offsets[relations[place] + 1]):
+            found[having.entities[number]] += weights[place]
+
+
+@compiled
+def _shares(having: Having, answers: Offsets, similar: Floats, base: Floats) -> Floats:
+    """(2 relations, 3): of those with as many answers at least the share who have more: similar ones, and all."""
+    totals, found = similar.sum(axis=1), np.empty((len(answers), 3))
+    for relation in range(len(answers)):
+        least, more, as_many = answers[relation], np.zeros(3), np.zeros(3)
+        for number in range(having.offsets[relation], having.offsets[relation + 1]):
+            count, who = having.counts[number], having.entities[number]
+            if count < least:
+                continue
+            for kind in range(2):
+                as_many[kind] += similar[kind, who]
+                more[kind] += similar[kind, who] * (count > least)
+            as_many[2] += 1
+            more[2] += count > least
+        share = base[relation] if least == 0 else (more[2] + 0.5) / (as_many[2] + 1)
+        for kind in range(2):
+            found[relation, kind] = (more[kind] + share) / ((totals[kind] if least == 0 else as_many[kind]) + 1)
+        found[relation, 2] = share
+    return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from newcomer.predictor.fact_store import Triple
@@ -15,13 +16,21 @@ def in_logic(facts: Iterable[Triple]) -> str:
     return " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in facts)
 
 
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass."""
+    return tuple(one.name for one in fields(kind))
+
+
 def plain(value: Any) -> Any:
     """A value as JSON can hold it: numbers, texts, None, lists and dictionaries of them."""
+    if value is None or isinstance(value, str | int | float):  # nearly all are
+        return value
     if isinstance(value, Plain):
         return value.to_dict()
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, str):
+    if isinstance(value, Iterable):
         return [plain(one) for one in value]
     return value
 
@@ -37,7 +46,7 @@ class Plain:
         >>> answer["entity"], answer["because"][0]["premises"][0], len(json.dumps(answer)) > 0
         ('land1', ['zoe', 'lives_in', 'city1'], True)
         """
-        return {one.name: plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+        return {name: plain(getattr(self, name)) for name in _names(type(self))}
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ class Explanation:
             case "propagation":
                 return () if brief else self.chains
             case "similarity":
-                return self.similar
+                return self._similar(1) if brief else self.similar
             case "linked":
                 return self.links
         return ()
@@ -299,13 +299,17 @@ class Explanation:
     @cached_property
     def similar(self) -> tuple[Similar, ...]:
         """The known answers to the same query that this one is similar to; none without ``model.graph_statistics``."""
+        return self._similar()
+
+    def _similar(self, most: int | None = None) -> tuple[Similar, ...]:
+        """The same, or the first of them."""
         query, snapshot = self._query, self._query.snapshot.graph
         statistics = query.snapshot.engine.statistics(snapshot)
         if statistics is None:
             return ()
         entity, relation = query.ids
         answer = query.snapshot.id(self._answer)
-        found = statistics.shared(entity, snapshot.overlay.answers(entity, relation), answer)
+        found = statistics.shared(entity, snapshot.overlay.answers(entity, relation), answer, most)
         total = sum(one.similarity for one in found)
         return tuple(
             Similar(
@@ -313,7 +317,7 @@ class Explanation:
                 one.similarity / total,
                 tuple(query.in_words(one.answer, relation, end) for relation, end in one.features),
             )
-            for one in found
+            for one in found[:most]
         )
 
     @cached_property

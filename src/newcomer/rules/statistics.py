@@ -15,6 +15,7 @@ where ``n`` is the number of seen entities, ``n_f`` that of entities with the fe
 counts nothing), and ``d`` that of an entity's facts. Facts with x itself do not count.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -106,35 +107,47 @@ class GraphStatistics:
         """(entities,): how similar each is to the known answers of a query about the entity."""
         found = np.zeros(self.overlay.num_entities)
         if len(answers):
-            _add_similarity(self.overlay.arrays, entity, _some(answers), found)
+            chosen = _some(answers)
+            features = np.sort(_answer_features(self.overlay.arrays, entity, chosen))
+            _add_similarity(self.overlay.arrays, chosen, features, found)
         return found
 
-    def shared(self, entity: int, answers: npt.NDArray[np.integer], other: int) -> list[Shared]:
-        """What the similarity of one entity is made of: the known answers, itself apart, the most similar first."""
-        chosen, mine = _some(answers), self._features(entity, other)
-        gains = {one: gain for one in mine if (gain := self._gain(*one)) > 0}
-        found = []
-        for answer in chosen[chosen != other].tolist():
-            features = gains.keys() & self._features(entity, answer)
-            if features:
-                facts = self._num_facts(answer) * self._num_facts(other) * len(chosen)
-                ordered = sorted(features, key=lambda one: (-gains[one], one))
-                found.append(Shared(answer, sum(gains[one] for one in ordered) / facts**0.5, tuple(ordered)))
-        return sorted(found, key=lambda one: (-one.similarity, one.answer))
+    def shared(
+        self, entity: int, answers: npt.NDArray[np.integer], other: int, named: int | None = None
+    ) -> list[Shared]:
+        """What the similarity of one entity is made of: the known answers, itself apart, the most similar first.
 
-    def _features(self, entity: int, of: int) -> set[tuple[int, int]]:
-        relations, tails = self.overlay.all_facts_of(of)
-        return {one for one in zip(relations.tolist(), tails.tolist(), strict=True) if one[1] != entity}
+        The features of the first ones are ``named``; of None all.
+        """
+        arrays, chosen = self.overlay.arrays, _some(answers)
+        chosen = chosen[chosen != other]
+        features = self._counting_features(entity, other)
+        found = _shared_gains(arrays, chosen, *features)
+        facts = _counts_of_facts(arrays, chosen) * _count_facts(arrays, other) * len(_some(answers))
+        found /= np.sqrt(np.maximum(facts, 1))  # those who have none share nothing
+        order = np.lexsort((chosen, -found))[: np.count_nonzero(found)]
+        rows = zip(chosen[order].tolist(), found[order].tolist(), strict=True)
+        mine = list(zip(features[0].tolist(), features[1].tolist(), strict=True))
+        listed = len(order) if named is None else named
+        return [
+            Shared(answer, similarity, self._in_common(mine, answer) if place < listed else ())
+            for place, (answer, similarity) in enumerate(rows)
+        ]
 
-    def _num_facts(self, entity: int) -> int:
-        return len(self.overlay.all_facts_of(entity)[0])
+    def _counting_features(self, entity: int, of: int) -> tuple[Ids, Ids, Floats]:
+        """The relations and ends of somebody's features, and what it counts to share each: what counts most first."""
+        overlay = self.overlay
+        features = np.unique(np.stack(overlay.all_facts_of(of)), axis=1)
+        relations, ends = features[:, features[1] != entity]
+        having = _counts_of_having(overlay.arrays, relations, ends)
+        gains = np.where(having > WIDEST, 0.0, np.log((overlay.num_seen + 1) / (having + 1)))
+        order = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains > 0)]
+        return relations[order], ends[order], gains[order]
 
-    def _gain(self, relation: int, end: int) -> float:
-        """What it counts to share a feature."""
-        size = self.overlay.num_relations
-        inverse = (relation + size) % (2 * size)
-        having = int((self.overlay.all_facts_of(end)[0] == inverse).sum())
-        return 0.0 if having > WIDEST else max(0.0, float(np.log((self.overlay.num_seen + 1) / (having + 1))))
+    def _in_common(self, features: Sequence[tuple[int, int]], other: int) -> tuple[tuple[int, int], ...]:
+        relations, tails = self.overlay.all_facts_of(other)
+        known = set(zip(relations.tolist(), tails.tolist(), strict=True))
+        return tuple(one for one in features if one in known)
 
 
 class GraphSignals(NamedTuple):
@@ -191,39 +204,82 @@ def _count_facts(graph: OverlayArrays, entity: int) -> Any:
 
 
 @compiled
-def _answer_features(
-    graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], Floats]:
-    """The features of all answers, as numbers, and how much each counts."""
-    size, room = len(graph.removed), 0
+def _counts_of_facts(graph: OverlayArrays, entities: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    found = np.empty(len(entities), dtype=np.int64)
+    for place in range(len(entities)):
+        found[place] = _count_facts(graph, entities[place])
+    return found
+
+
+@compiled
+def _having(graph: OverlayArrays, end: int, inverse: int) -> tuple[Ids, Ids]:
+    """Those who have a feature, of whom the first ones may be removed; they follow from its end."""
+    first, stop = edges_of(graph.base.offsets, graph.base.relations, end, inverse)
+    stored = graph.base.tails[first : first if graph.removed[end] else stop]
+    first, stop = edges_of(graph.delta.offsets, graph.delta.relations, end, inverse)
+    return stored, graph.delta.tails[first:stop]
+
+
+@compiled
+def _counts_of_having(graph: OverlayArrays, relations: Ids, ends: Ids) -> npt.NDArray[np.int64]:
+    """(features,): how many have each."""
+    found = np.empty(len(ends), dtype=np.int64)
+    for place in range(len(ends)):
+        stored, added = _having(graph, ends[place], inverse_of(relations[place], graph.num_relations))
+        found[place] = len(added)
+        for one in stored:
+            found[place] += not graph.removed[one]
+    return found
+
+
+@compiled
+def _shared_gains(
+    graph: OverlayArrays, answers: npt.NDArray[np.int64], relations: Ids, ends: Ids, gains: Floats
+) -> Floats:
+    """(answers,): what the features count that each has."""
+    places, found = np.full(len(graph.removed), -1, dtype=np.int64), np.zeros(len(answers))
+    for place in range(len(answers)):
+        places[answers[place]] = place
+    for feature in range(len(ends)):
+        stored, added = _having(graph, ends[feature], inverse_of(relations[feature], graph.num_relations))
+        for one in stored:
+            if places[one] >= 0 and not graph.removed[one]:
+                found[places[one]] += gains[feature]
+        for one in added:
+            if places[one] >= 0:
+                found[places[one]] += gains[feature]
+    return found
+
+
+@compiled
+def _answer_features(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The features of all answers, each as one number: by relation, end and answer."""
+    size, many, room = len(graph.removed), len(answers), 0
     for answer in answers:
         room += _count_facts(graph, answer)
-    keys, shares, count = np.empty(room, dtype=np.int64), np.empty(room), 0
-    for answer in answers:
-        share = 1 / np.sqrt(max(_count_facts(graph, answer), 1) * len(answers))
+    keys, count = np.empty(room, dtype=np.int64), 0
+    for place in range(many):
+        answer = answers[place]
         if not graph.removed[answer]:
             first, end = row_of(graph.base.offsets, answer)
-            for place in range(first, end):
-                tail = graph.base.tails[place]
+            for edge in range(first, end):
+                tail = graph.base.tails[edge]
                 if tail != entity and not graph.removed[tail]:
-                    keys[count], shares[count] = np.int64(graph.base.relations[place]) * size + tail, share
+                    keys[count] = (np.int64(graph.base.relations[edge]) * size + tail) * many + place
                     count += 1
         first, end = row_of(graph.delta.offsets, answer)
-        for place in range(first, end):
-            tail = graph.delta.tails[place]
+        for edge in range(first, end):
+            tail = graph.delta.tails[edge]
             if tail != entity:
-                keys[count], shares[count] = np.int64(graph.delta.relations[place]) * size + tail, share
+                keys[count] = (np.int64(graph.delta.relations[edge]) * size + tail) * many + place
                 count += 1
-    return keys[:count], shares[:count]
+    return keys[:count]
 
 
 @compiled
 def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, found: Floats) -> None:
     """Add to everyone who has a feature what it counts."""
-    first, stop = edges_of(graph.base.offsets, graph.base.relations, end, inverse)
-    stored = graph.base.tails[first : first if graph.removed[end] else stop]
-    first, stop = edges_of(graph.delta.offsets, graph.delta.relations, end, inverse)
-    added = graph.delta.tails[first:stop]
+    stored, added = _having(graph, end, inverse)
     having = len(added)
     if having + len(stored) > WIDEST:
         return
@@ -240,13 +296,17 @@ def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, fou
 
 
 @compiled
-def _add_similarity(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64], found: Floats) -> None:
-    keys, shares = _answer_features(graph, entity, answers)
-    order, size, place = np.argsort(keys, kind="mergesort"), len(graph.removed), 0
-    while place < len(order):
-        key, share = keys[order[place]], 0.0
-        while place < len(order) and keys[order[place]] == key:
-            share += shares[order[place]]
+def _add_similarity(
+    graph: OverlayArrays, answers: npt.NDArray[np.int64], features: npt.NDArray[np.int64], found: Floats
+) -> None:
+    """Add what the answers' features count, which come sorted, to all who have them."""
+    shares, size, many, place = np.empty(len(answers)), len(graph.removed), len(answers), 0
+    for one in range(many):
+        shares[one] = 1 / np.sqrt(max(_count_facts(graph, answers[one]), 1) * many)
+    while place < len(features):
+        key, share = features[place] // many, 0.0
+        while place < len(features) and features[place] // many == key:
+            share += shares[features[place] % many]
             place += 1
         _add_feature(graph, key % size, inverse_of(key // size, graph.num_relations), share, found)
     for one in range(size):

@@ -137,13 +137,13 @@ class Propagation(nn.Module):
 
     def readout(self, vectors: Tensor, query_vectors: Tensor) -> Tensor:
         """(queries, entities): the scores of vectors, (entities, queries, d)."""
-        return self._scored(vectors, self._of_query(query_vectors)).T
+        return self.scored(vectors, self.of_query(query_vectors)).T
 
-    def _of_query(self, query_vectors: Tensor) -> Tensor:
+    def of_query(self, query_vectors: Tensor) -> Tensor:
         """(queries, 2 d): what a query adds to the readout: there is no copy of it for every entity."""
         return nn.functional.linear(query_vectors, self.first.weight[:, DIM:], self.first.bias)
 
-    def _scored(self, vectors: Tensor, of_query: Tensor) -> Tensor:
+    def scored(self, vectors: Tensor, of_query: Tensor) -> Tensor:
         inner = nn.functional.linear(vectors, self.first.weight[:, :DIM].to(vectors.dtype))
         inner = torch.relu(inner + of_query.to(vectors.dtype))
         return nn.functional.linear(inner.to(of_query.dtype), self.last)[..., 0]
@@ -157,12 +157,12 @@ class Propagation(nn.Module):
         query_of, vectors = torch.from_numpy(frontier.queries), query_vectors
         degrees = self._degrees(parts, num_entities)[torch.from_numpy(frontier.entities)]
         for layer, count in enumerate(frontier.within[1:].tolist()):
-            gate = self._gate(layer, query_vectors)[query_of[:count]]
+            gate = self.gate(layer, query_vectors)[query_of[:count]]
             sums = frontier.message_sums(layer, vectors, self.scales[layer]) + _padded(query_vectors, count)
             vectors = _padded(vectors, count)
-            vectors = self._added(layer, vectors, self._mixed(layer, vectors, sums * gate, degrees[:count]))
-        of_query = self._of_query(query_vectors)
-        return frontier, self._scored(vectors, of_query[query_of]), self._unreached_scores(of_query)
+            vectors = self.changed(layer, vectors, sums * gate, degrees[:count])
+        of_query = self.of_query(query_vectors)
+        return frontier, self.scored(vectors, of_query[query_of]), self.unreached_scores(of_query)
 
     def candidate_scores(self, blocks: Sequence[Block], sources: Tensor, queries: Tensor, degrees: Tensor) -> Tensor:
         """Of a sparse network: the scores of the candidates that the last block has, and behind them (queries,) that of
@@ -177,22 +177,22 @@ class Propagation(nn.Module):
             sums = sums.index_add(0, start, query_vectors[query_of[start]])
             # Who was not reached before was zero: the last row is.
             vectors = _padded(vectors, len(vectors) + 1)[torch.where(before < 0, len(vectors), before)]
-            gated = sums * self._gate(layer, query_vectors)[query_of]
-            vectors = self._added(layer, vectors, self._mixed(layer, vectors, gated, degrees[entities]))
-        of_query = self._of_query(query_vectors)
-        reached = self._scored(vectors, of_query[torch.from_numpy(blocks[-1].queries)])
-        return torch.cat([reached, self._unreached_scores(of_query)])
+            gated = sums * self.gate(layer, query_vectors)[query_of]
+            vectors = self.changed(layer, vectors, gated, degrees[entities])
+        of_query = self.of_query(query_vectors)
+        reached = self.scored(vectors, of_query[torch.from_numpy(blocks[-1].queries)])
+        return torch.cat([reached, self.unreached_scores(of_query)])
 
-    def _unreached_scores(self, of_query: Tensor) -> Tensor:
+    def unreached_scores(self, of_query: Tensor) -> Tensor:
         """(queries,): the score of all entities whose vectors are zero."""
         return nn.functional.linear(torch.relu(of_query), self.last)[:, 0]
 
     def background_of(self, edges: PropagationEdges) -> Tensor:
         """(rows, d): the sums of the second layer of entities that no query has reached."""
         by_relation = Rows(edges.rows.offsets, edges.relations, 2 * self.num_relations)
-        return weighted_sum(by_relation, edges.weights, self.scales[1]) * self._unreached()
+        return weighted_sum(by_relation, edges.weights, self.scales[1]) * self.unreached()
 
-    def _unreached(self) -> Tensor:
+    def unreached(self) -> Tensor:
         """(d,): the vector after the first layer of an entity that no message has reached."""
         unreached: Tensor = torch.relu(self.norms[0](self.mixes[0].bias))
         return unreached
@@ -211,9 +211,9 @@ class Propagation(nn.Module):
         sent = [cpu.messages_of(start, one, self.scales[0]) for one in parts]
         entities, query_of, sums = cpu.summed_pairs([start, *sent], count)
         own = (entities == sources[query_of])[:, None] * query_vectors[query_of]
-        gated = sums * self._gate(0, query_vectors)[query_of]
-        mixed, unreached = self._mixed(0, own, gated, degrees[entities]), self._unreached()
-        near = cpu.Pairs(entities, query_of, self._added(0, own, mixed) - unreached)
+        gated = sums * self.gate(0, query_vectors)[query_of]
+        unreached = self.unreached()
+        near = cpu.Pairs(entities, query_of, self.changed(0, own, gated, degrees[entities]) - unreached)
         received = cpu.summed_pairs([cpu.messages_of(near, one, self.scales[1]) for one in parts], count)
         if background is None:
             background = [self.background_of(one) for one in parts]
@@ -225,7 +225,7 @@ class Propagation(nn.Module):
         self, layer: int, vectors: Tensor, sums: Tensor, sources: Tensor, query_vectors: Tensor, degrees: Tensor
     ) -> Tensor:
         """(entities, queries, d): the vectors after a layer; ``sums`` of messages may be written over."""
-        gate = self._gate(layer, query_vectors)
+        gate = self.gate(layer, query_vectors)
         if sums.is_cuda and gpu.updates_layers(len(query_vectors)):
             parameters = *self.mixes[layer].parameters(), *self.norms[layer].parameters()
             return gpu.updated(vectors, sums, sources, query_vectors, gate, degrees, *parameters)
@@ -234,22 +234,19 @@ class Propagation(nn.Module):
             gated = sums.index_put(start, sums[start] + query_vectors) * gate
         else:  # which takes less time than tables that are made anew
             gated = sums.index_put_(start, sums[start] + query_vectors).mul_(gate)
-        return self._added(layer, vectors, self._mixed(layer, vectors, gated, degrees[:, None]))
+        return self.changed(layer, vectors, gated, degrees[:, None])
 
-    def _gate(self, layer: int, query_vectors: Tensor) -> Tensor:
+    def gate(self, layer: int, query_vectors: Tensor) -> Tensor:
         return 1 + torch.tanh(self.gates[layer](query_vectors))
 
-    def _mixed(self, layer: int, vectors: Tensor, gated: Tensor, degrees: Tensor) -> Tensor:
-        """(..., d): the linear map of [vectors; logarithms; means], by ``degrees``, (...,); nothing is concatenated."""
+    def changed(self, layer: int, vectors: Tensor, gated: Tensor, degrees: Tensor) -> Tensor:
+        """(..., d): the vectors after a layer, by the sums of messages times the gate, and ``degrees``, (...,)."""
         small = torch.copysign(torch.log1p(gated.abs()), gated)
         weight, bias = self.mixes[layer].parameters()
-        mixed = bias.expand(vectors.numel() // DIM, DIM)
+        mixed = bias.expand(vectors.numel() // DIM, DIM)  # of [vectors; logarithms; means]: nothing is concatenated
         for part, own in zip((vectors, small, gated / degrees[..., None]), weight.chunk(3, dim=1), strict=True):
             mixed = torch.addmm(mixed, part.reshape(-1, DIM), own.T)
-        return mixed.view(vectors.shape)
-
-    def _added(self, layer: int, vectors: Tensor, mixed: Tensor) -> Tensor:
-        change = self.norms[layer](mixed)
+        change = self.norms[layer](mixed).view(vectors.shape)
         if torch.is_grad_enabled():
             return vectors + torch.relu(change)
         return torch.relu_(change).add_(vectors)

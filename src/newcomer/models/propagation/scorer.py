@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from newcomer.graph import Adjacency, Base, Ids, Overlay
 from newcomer.models.device import one_thread
 from newcomer.models.propagation.attribution import Chain, Question, attributed_chains
 from newcomer.models.propagation.edges import PropagationEdges, propagation_edges, silent_hubs
+from newcomer.models.propagation.inference import KnownEdges, QueryPropagation
 from newcomer.models.propagation.network import Propagation, batch_size
 
 
@@ -28,7 +28,9 @@ class PropagationScorer:
         self._known_relations: npt.NDArray[np.bool_] = network.known_relations.cpu().numpy() > 0
         self._is_hub = silent_hubs(np.diff(base.observed.offsets), network.hub_facts)
         self._base_edges = replace(self._edges(base.rows), silent=self._is_hub)
-        self._last: tuple[Overlay, list[PropagationEdges], list[Tensor] | None] | None = None
+        on_cpu = self.device.type == "cpu"
+        self._by_query = QueryPropagation(self.network, self._base_edges) if on_cpu else None
+        self._last: tuple[Overlay, KnownEdges] | None = None
 
     def scores(self, overlay: Overlay, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
         """(queries, entities): log shares; zeros for a relation that no observed fact has, and for a silent hub."""
@@ -48,9 +50,8 @@ class PropagationScorer:
         """The chains of facts by which messages lead to an answer; none where `scores` are zeros."""
         if not self._known_relations[relation] or self._are_hubs(np.array([entity]))[0]:
             return []
-        parts, _ = self._parts(overlay)
         question = Question(entity, relation, answer, overlay.num_entities, overlay.num_seen)
-        return attributed_chains(self.network, parts, question)
+        return attributed_chains(self.network, self._parts(overlay), question)
 
     def _are_hubs(self, entities: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Which of these entities send no messages."""
@@ -60,26 +61,28 @@ class PropagationScorer:
 
     def _log_shares(self, overlay: Overlay, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """(queries, entities), for rows of entity and oriented relation."""
-        sources, relations = torch.from_numpy(queries).to(self.device).unbind(dim=1)
-        parts, background = self._parts(overlay)
         with torch.no_grad(), one_thread():
-            scores = self.network(parts, sources, relations, overlay.num_entities, background=background)
+            if self._by_query is not None:
+                known = self._known_edges(overlay, self._by_query)
+                scores = torch.stack([self._by_query.scores(known, *query) for query in queries.tolist()])
+            else:
+                sources, relations = torch.from_numpy(queries).to(self.device).unbind(dim=1)
+                scores = self.network(self._parts(overlay), sources, relations, overlay.num_entities)
             shares = scores - torch.logsumexp(scores[:, : overlay.num_seen], dim=1, keepdim=True)
         found: npt.NDArray[np.float32] = shares.cpu().numpy()
         return found
 
-    def _parts(self, overlay: Overlay) -> tuple[list[PropagationEdges], list[Tensor] | None]:
-        """The edges of base and delta, and what the network's backend computes of them once for all queries."""
+    def _known_edges(self, overlay: Overlay, network: QueryPropagation) -> KnownEdges:
+        """The edges of base and delta, and what follows from them for all queries."""
         if self._last is None or self._last[0] is not overlay:
-            parts = [self._without(overlay)]
-            if len(overlay.delta.tails):
-                parts.append(self._edges(overlay.delta))
-            background = None
-            if self.device.type != "cuda" and not self.network.is_sparse:
-                with torch.no_grad(), one_thread():
-                    background = [self.network.background_of(part) for part in parts]
-            self._last = overlay, parts, background
-        return self._last[1], self._last[2]
+            delta = self._edges(overlay.delta) if len(overlay.delta.tails) else None
+            self._last = overlay, network.known(overlay.is_removed, delta)
+        return self._last[1]
+
+    def _parts(self, overlay: Overlay) -> list[PropagationEdges]:
+        """The edges of base and delta."""
+        parts = [self._without(overlay)]
+        return [*parts, self._edges(overlay.delta)] if len(overlay.delta.tails) else parts
 
     def _edges(self, rows: Adjacency) -> PropagationEdges:
         """The edges of the facts in rows that are from both ends; those of unknown relations are left out."""
