@@ -182,8 +182,8 @@ class TrainingConfig(Settings):
     validate_every: int = setting(16, "Epochs from one validation to the next.", low=1)
     validation_rate: float = setting(
         20.0,
-        "Percent of the valid triples (4,000 at most) whose entities are held out as newcomers to validate on; 0 trains "
-        "all epochs.",
+        "Percent of the valid triples (4,000 at most) whose entities are held out as newcomers to validate on; 0 "
+        "trains all epochs.",
         low=0,
         high=100,
     )

@@ -1,8 +1,8 @@
 """Choosing without looking at test: newcomers are held out of the observed graph by the rule that made the data set.
 
-A share of the valid triples is drawn, or as many as are enough. Their heads, tails or both leave the observed graph O:
-what is left is O', the facts that tie them to it are their auxiliary facts, and the drawn triples are asked. Neither the
-newcomers of the data set nor their facts nor the test triples are looked at, but for which end of test is new.
+A share of the valid triples is drawn, or as many as are enough. Their heads, tails or both leave the observed graph:
+what is left is O', the facts that tie them to it are their auxiliary facts, and the drawn triples are asked. Neither
+the newcomers of the data set nor their facts nor the test triples are looked at, but for which end of test is new.
 
 Where test and valid state which triples are false, both kinds are drawn, since the ends of false ones are new in test,
 too, and the hold-out has labels. It is then cut as such sets are: auxiliary are all facts with one drawn end, also
