@@ -205,7 +205,7 @@ class TrainingConfig(Settings):
     propagation_steps: int = setting(
         4000,
         "Batches of queries that the propagation network is trained on, at most (model.propagation); a final fit takes "
-        "0.1 to 0.3 of it.",
+        "0.1 to 0.15 of it.",
         low=1,
     )
     virtual_weight: float = setting(0.0, "Weight of the virtual triples in the loss.", low=0)
