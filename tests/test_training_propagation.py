@@ -366,6 +366,7 @@ class StopInPropagation(Listener):
 @pytest.mark.parametrize(("step", "times"), [(1, 1), (3, 1), (6, 1), (1, 2), (2, 2)])
 def test_learning_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, step, times):
     monkeypatch.setattr("newcomer.training.phases.KEPT_EVERY", 2)
+    monkeypatch.setattr(PropagationTrainer, "WARM_STEPS", 0.3)  # two of six
     whole = fitted_with()
     with pytest.raises(Stopped):
         fitted_with(folder=tmp_path, report=StopInPropagation(step, times))
