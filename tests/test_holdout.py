@@ -11,7 +11,8 @@ from newcomer.errors import DatasetError
 from newcomer.evaluation.metrics import MEASURED
 from newcomer.evaluation.ranking import align
 from newcomer.graph import Graph, Ids, InductiveDataset, TripleArray
-from newcomer.training.holdout import HoldOut, hold_out_newcomers, unseen_side
+from newcomer.training import holdout
+from newcomer.training.holdout import HoldOut, drawn_rate, hold_out_newcomers, unseen_side
 from training_world import citizen, parts, settings, world
 
 DATASET = world()
@@ -203,3 +204,13 @@ def test_with_all_that_is_true_there_is_a_second_filter():
     figures = exam.ranking_metrics(Oracle(align(full, exam.dataset)))
     assert set(figures) == {*MEASURED, *(f"full_{name}" for name in MEASURED)}
     assert figures["full_mrr"] == 1.0 and figures["mrr"] < 1.0
+
+
+def test_no_more_triples_are_drawn_than_are_enough(monkeypatch):
+    config, dataset = settings("training.validation_rate=50"), world()
+    assert drawn_rate(dataset, config) == 50
+    monkeypatch.setattr(holdout, "MOST_DRAWN", 2)
+    assert drawn_rate(dataset, config) == pytest.approx(100 * 2 / 6)  # of six valid triples
+    assert len(hold_out_newcomers(dataset, config).dataset.test) <= 2
+    alone = world(valid=[])  # a tenth of 72 facts stands in for them
+    assert drawn_rate(alone, config) == pytest.approx(100 * 2 / 7.2)

@@ -665,16 +665,17 @@ def test_the_picture_of_suggestions_has_the_ten_likeliest_and_all(tmp_path, monk
 
 
 def test_the_picture_of_commands_has_a_panel_each_and_draws_intervals(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib.pyplot")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
     test = suggestion_test(evaluation(*BLENDED), "known", None, 9)
     report = suggestion_report(evaluation(*BLENDED), test)
-    drawn: dict[str, tuple[list[str], int]] = {}
+    drawn: dict[str, tuple[list[str], list[list[float]]]] = {}
 
     def kept(figure, path):
         for axes in figure.axes:
             labels = [line.get_label() for line in axes.get_lines()]
             ends = [segment[:, 1].tolist() for one in axes.collections for segment in one.get_segments()]
             drawn[axes.get_title()] = labels, ends
+        pyplot.close(figure)
 
     monkeypatch.setattr(evaluation_plots, "save_picture", kept)
     assert plot_commands(report, "town", tmp_path) == tmp_path / "commands.png"

@@ -239,8 +239,7 @@ def evaluate(
         suggested = suggestion_test(evaluation, protocol.filter, full, newcomers or NEWCOMERS, progress)
         report = suggestion_report(evaluation, suggested, by, time.monotonic() - started)
         if plot is not None:
-            for draw, what in ((plot_suggestions, "suggestions"), (plot_commands, "commands")):
-                draw(report, _title(report, f"{what}, {protocol.filter} facts"), plot)
+            _draw_suggestions(report, plot)
         return report
     ranked = rank_test(evaluation, protocol, full, parts, progress)
     report = ranking_report(evaluation, ranked, by, full, time.monotonic() - started)
@@ -258,6 +257,12 @@ def _draw_ranking(ranked: RankedTest, evaluation: Evaluation, report: Report, ti
         drawn["rules alone"] = headline(ranked.rules[0])
     plot_ranking(drawn, evaluation.visible, title, folder)
     plot_reliability(report["calibration"], title, folder)
+
+
+def _draw_suggestions(report: Report, folder: Path) -> None:
+    """The pictures of suggestions."""
+    for draw, what in ((plot_suggestions, "suggestions"), (plot_commands, "commands")):
+        draw(report, _title(report, f"{what}, {report['filter']} facts"), folder)
 
 
 def _title(report: Report, what: str) -> str:

@@ -212,7 +212,7 @@ def _neighbors_in_words(config: "Config", rules: Path | None) -> str:
 
 
 def _validation_in_words(dataset: "InductiveDataset", settings: "Config", planned: "Config") -> str:
-    from newcomer.training.holdout import unseen_side
+    from newcomer.training.holdout import drawn_rate, unseen_side
 
     training = planned.training
     if training.validation_rate == 0:
@@ -222,7 +222,7 @@ def _validation_in_words(dataset: "InductiveDataset", settings: "Config", planne
     ends = {"subject": "heads", "object": "tails", "both": "heads and tails"}[side]
     valid, seen = dataset.valid.positives, dataset.is_seen
     drawn = "the valid triples" if (seen[valid.heads] & seen[valid.tails]).any() else "a tenth of the facts"
-    share = f"{training.validation_rate:g} % of {drawn}"
+    share = f"{drawn_rate(dataset, planned):.3g} % of {drawn}"
     return f"newcomers: the {ends} of {share}, who leave the graph and are asked about"
 
 

@@ -182,7 +182,8 @@ class TrainingConfig(Settings):
     validate_every: int = setting(16, "Epochs from one validation to the next.", low=1)
     validation_rate: float = setting(
         20.0,
-        "Percent of the valid triples whose entities are held out as newcomers to validate on; 0 trains all epochs.",
+        "Percent of the valid triples (4,000 at most) whose entities are held out as newcomers to validate on; 0 "
+        "trains all epochs.",
         low=0,
         high=100,
     )
@@ -204,7 +205,7 @@ class TrainingConfig(Settings):
     propagation_steps: int = setting(
         4000,
         "Batches of queries that the propagation network is trained on, at most (model.propagation); a final fit takes "
-        "0.1 to 0.3 of it.",
+        "0.1 to 0.15 of it.",
         low=1,
     )
     virtual_weight: float = setting(0.0, "Weight of the virtual triples in the loss.", low=0)

@@ -92,7 +92,7 @@ def _draw_reliability(panels: Sequence[tuple[str, Any]], title: str, path: Path)
                     ends = ([one[end] for one in bins] for end in ("right_low", "right_high"))
                     axes.vlines(points[0], *ends, color=colour, alpha=0.4)
         axes.set(title=name, xlabel="probability", xlim=(0, 1), ylim=(0, 1))
-        axes.legend()
+        axes.legend(fontsize="small", framealpha=0.5)  # points lie beneath
     grid[0][0].set_ylabel("share that is right")
     figure.suptitle(title, parse_math=False)
     save_picture(figure, path)

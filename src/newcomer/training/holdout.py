@@ -1,8 +1,8 @@
 """Choosing without looking at test: newcomers are held out of the observed graph by the rule that made the data set.
 
-A share of the valid triples is drawn. Their heads, tails or both leave the observed graph O: what is left is O', the
-facts that tie them to it are their auxiliary facts, and the drawn triples are asked. Neither the newcomers of the data
-set nor their facts nor the test triples are looked at, but for which end of test is new.
+A share of the valid triples is drawn, or as many as are enough. Their heads, tails or both leave the observed graph:
+what is left is O', the facts that tie them to it are their auxiliary facts, and the drawn triples are asked. Neither
+the newcomers of the data set nor their facts nor the test triples are looked at, but for which end of test is new.
 
 Where test and valid state which triples are false, both kinds are drawn, since the ends of false ones are new in test,
 too, and the hold-out has labels. It is then cut as such sets are: auxiliary are all facts with one drawn end, also
@@ -20,7 +20,7 @@ import numpy as np
 
 from newcomer.config import Config
 from newcomer.data.cut import WithheldDataset
-from newcomer.data.split import SIDES, SplitRule, ends_on, entities_of, split_graph
+from newcomer.data.split import HOLDOUT_TEST, SIDES, SplitRule, ends_on, entities_of, split_graph
 from newcomer.data.tables import assemble
 from newcomer.errors import DatasetError
 from newcomer.evaluation.classification import TripleScorer, checked_scores, cross_fitted
@@ -32,6 +32,7 @@ SHARE = 0.25  # of all facts of newcomers: the busiest are those who have so man
 LEAST = 10  # facts of each of them
 MASKED = 0.12  # of their facts
 MOST = 1_000  # queries
+MOST_DRAWN = 4_000  # triples: more newcomers would cost much in a large graph, and teach little
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ def hold_out_newcomers(dataset: InductiveDataset, config: Config, full: Graph | 
     """Hold newcomers out of the observed graph, by the seed."""
     training = config.training
     unseen = unseen_side(dataset) if training.validation_unseen == "auto" else training.validation_unseen
-    rule = SplitRule(unseen, rate=training.validation_rate, seed=config.seed)
+    rule = SplitRule(unseen, rate=drawn_rate(dataset, config), seed=config.seed)
     try:
         held = _cut_with_labels(dataset, rule) or split_graph(_without_newcomers(dataset), rule)
     except DatasetError:
@@ -86,6 +87,12 @@ def hold_out_newcomers(dataset: InductiveDataset, config: Config, full: Graph | 
         drawn = np.random.default_rng([config.seed, 2]).choice(len(queries), size=most, replace=False)
         queries = queries.take(np.sort(drawn))
     return HoldOut(held, queries, unseen, None if full is None else align(full, held))
+
+
+def drawn_rate(dataset: InductiveDataset, config: Config) -> float:
+    """Which percentage of the valid triples is drawn, or of the facts that stand in for them."""
+    asked = len(dataset.valid) or HOLDOUT_TEST * len(dataset.observed)
+    return min(config.training.validation_rate, 100 * MOST_DRAWN / max(asked, 1))
 
 
 def unseen_side(dataset: InductiveDataset) -> str:

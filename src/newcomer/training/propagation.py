@@ -81,7 +81,7 @@ class PropagationTrainer:
     """
 
     LAYERS, RATE = LAYERS, 3e-3
-    WARM_STEPS = 0.3  # of the steps, where something was learned on another graph before
+    WARM_STEPS = 0.15  # of the steps, where something was learned on another graph before
 
     def __init__(
         self,

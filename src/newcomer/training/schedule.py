@@ -19,7 +19,7 @@ from newcomer.graph import InductiveDataset, seen_count
 from newcomer.training.calibration import MADE_UP, masked_newcomers
 from newcomer.training.continuation import final_epochs
 from newcomer.training.ensemble import THINNED, THINNED_QUERIES
-from newcomer.training.holdout import MOST
+from newcomer.training.holdout import MOST, drawn_rate
 from newcomer.training.prices import Prices
 from newcomer.training.propagation import num_steps
 
@@ -193,7 +193,7 @@ def _learning(config: Config, dataset: InductiveDataset, prices: Prices) -> Iter
 def _queries(config: Config, dataset: InductiveDataset) -> int:
     """How many a validation has, about: a share of the valid triples, or of the facts that stand in for them."""
     training, asked = config.training, len(dataset.valid) or HOLDOUT_TEST * len(dataset.observed)
-    drawn = max(1, round(training.validation_rate / 100 * asked))
+    drawn = max(1, round(drawn_rate(dataset, config) / 100 * asked))
     return min(training.validation_queries or drawn, drawn)
 
 
