@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from newcomer.graph import Ids as SmallIds
 from newcomer.graph import Mask
 from newcomer.models.propagation.edges import Floats, Ids, PropagationEdges
 from newcomer.models.propagation.merged import MergedEdges, Part, plain_part
 from newcomer.models.propagation.network import DIM, Propagation
 from newcomer.rules.compiled import compiled
 
+MOST = 0.5  # share of the entities: of more, all are worked on
 Parts = tuple[Part, Part]
 NO_IDS = np.empty(0, dtype=np.int32)
 NO_PART = Part(np.zeros(1, dtype=np.int64), NO_IDS, NO_IDS, NO_IDS)
@@ -33,7 +33,7 @@ class KnownEdges(NamedTuple):
 
     parts: Parts
     degrees: Tensor  # (entities,): one more than each has edges
-    background: Floats | None  # (entities, d): the sums of the second step if no query had reached anyone; of dense ones
+    background: Tensor | None  # (entities, d): the sums of the second step where nobody was reached; of a dense network
 
 
 class QueryPropagation:
@@ -64,9 +64,9 @@ class QueryPropagation:
         background = None if self.network.is_sparse else self._background(part, len(degrees))
         return KnownEdges((part, NO_PART), torch.from_numpy(degrees + 1), background)
 
-    def _background(self, part: Part, num_entities: int) -> Floats:
+    def _background(self, part: Part, num_entities: int) -> Tensor:
         vectors = self.unreached.repeat(num_entities, 1).numpy()
-        return _received((part, NO_PART), vectors, self.scales[1], num_entities)
+        return torch.from_numpy(_received((part, NO_PART), vectors, self.scales[1], num_entities))
 
     def scores(self, known: KnownEdges, source: int, query: int) -> Tensor:
         """(entities,): everyone as an answer to (source, oriented relation, ?)."""
@@ -75,27 +75,37 @@ class QueryPropagation:
         vectors, others = torch.zeros(size, DIM), torch.zeros(DIM)  # what all have that no message has reached
         vectors[source] = query_vector
         for layer, scales in enumerate(self.scales):
-            if layer < 2 or network.is_sparse:
+            spreads = layer < 2 or network.is_sparse
+            if spreads:
                 values = (vectors[reached] - others).numpy()
                 found, met = _sent(known.parts, reached.numpy(), values, scales, size)
-                sums, reached = torch.from_numpy(found), torch.from_numpy(np.flatnonzero(met))
+                reached = torch.from_numpy(np.flatnonzero(met))
             else:
-                sums = torch.from_numpy(_received(known.parts, vectors.numpy(), scales, size))
+                found = _received(known.parts, vectors.numpy(), scales, size)
+            sums = torch.from_numpy(found)
             sums[source] += query_vector
+            if layer == 1 and known.background is not None:
+                sums += known.background
             gate = network.gate(layer, query_vector)
-            if layer == 0 or network.is_sparse:
+            if layer == 0 or (network.is_sparse and len(reached) < MOST * size):
                 after = network.changed(layer, vectors[reached], sums[reached] * gate, known.degrees[reached])
-                others = self.unreached
-                vectors = others.repeat(size, 1).index_copy_(0, reached, after)
-            else:
-                if layer == 1:
-                    sums += torch.from_numpy(known.background)
+                vectors = self.unreached.repeat(size, 1).index_copy_(0, reached, after)
+            else:  # which takes less time than to pick out those that are reached
                 vectors = network.changed(layer, vectors, sums.mul_(gate), known.degrees)
+                if network.is_sparse:
+                    vectors[torch.from_numpy(~met)] = 0.0
+            others = self.unreached
+        return self._readout(vectors, reached, query_vector)
+
+    def _readout(self, vectors: Tensor, reached: Tensor, query_vector: Tensor) -> Tensor:
+        """(entities,): the scores; to the bit the same of all that messages have not reached in a sparse network."""
+        network = self.network
         of_query = network.of_query(query_vector[None])
+        inner = torch.addmm(of_query, vectors, network.first.weight[:, :DIM].T)
+        scores = torch.mv(torch.relu_(inner), network.last[0])
         if not network.is_sparse:
-            return network.scored(vectors, of_query)
-        others = network.unreached_scores(of_query).repeat(size)  # all of them to the bit
-        return others.index_copy_(0, reached, network.scored(vectors[reached], of_query))
+            return scores
+        return network.unreached_scores(of_query).repeat(len(scores)).index_copy_(0, reached, scores[reached])
 
 
 @compiled
