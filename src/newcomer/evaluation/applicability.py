@@ -87,7 +87,7 @@ class RelationProfiles:
             self._loops[relation] = float((loops.sum() + 0.5) / (len(loops) + 1))
         return self._loops[relation]
 
-    def _answers_of(self, relation: int) -> tuple[Ids, Floats]:
+    def _answers_of(self, relation: int) -> tuple[Ids, Offsets]:
         """Who answers an oriented relation, and how often."""
         columns, (first, end) = self._columns, self._columns.offsets[relation : relation + 2]
         return columns.entities[first:end], columns.counts[first:end]
@@ -110,9 +110,11 @@ class RelationProfiles:
         """
         answers, weights = np.bincount(relations, minlength=2 * self.num_relations), self._by_relations(relations)
         weights = _scaled(weights, entity)
-        total = np.asarray(self._counts.sum(axis=0)).ravel() / (self.num_seen + 1)
-        share = np.diff(self._counts.indptr) / (self.num_seen + 1)
-        more, having = weights @ self._counts + total, weights @ self._has + share
+        columns, size = self._columns, 2 * self.num_relations
+        by_relation = np.repeat(np.arange(size), np.diff(columns.offsets))
+        each = weights[columns.entities] + 1 / (self.num_seen + 1)
+        more = np.bincount(by_relation, each * columns.counts, size)
+        having = np.bincount(by_relation, each, size)
         for relation in np.flatnonzero(answers).tolist():
             count, (who, counts) = answers[relation], self._answers_of(relation)
             beyond, weight = (counts - count).clip(0.0), weights[who] + 1 / (1 + (counts >= count).sum())

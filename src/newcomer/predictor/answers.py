@@ -16,12 +16,6 @@ def in_logic(facts: Iterable[Triple]) -> str:
     return " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in facts)
 
 
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass."""
-    return tuple(one.name for one in fields(kind))
-
-
 def plain(value: Any) -> Any:
     """A value as JSON can hold it: numbers, texts, None, lists and dictionaries of them."""
     if value is None or isinstance(value, str | int | float):  # nearly all are
@@ -46,7 +40,12 @@ class Plain:
         >>> answer["entity"], answer["because"][0]["premises"][0], len(json.dumps(answer)) > 0
         ('land1', ['zoe', 'lives_in', 'city1'], True)
         """
-        return {name: plain(getattr(self, name)) for name in _names(type(self))}
+        return {name: plain(getattr(self, name)) for name in self._names()}
+
+    @classmethod
+    @cache
+    def _names(cls) -> tuple[str, ...]:
+        return tuple(one.name for one in fields(cls))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,7 @@ class KnownEdges(NamedTuple):
 
     parts: Parts
     degrees: Tensor  # (entities,): one more than each has edges
-    background: (
-        Floats | None
-    )  # (entities, d): the sums of the second step if no query had reached anyone; of dense ones
+    background: Tensor | None  # (entities, d): the sums of the second step where nobody was reached; of a dense network
 
 
 class QueryPropagation:
@@ -42,11 +40,11 @@ class QueryPropagation:
 
     def __init__(self, network: Propagation, base: PropagationEdges) -> None:
         self.network, self.base = network, MergedEdges.of(base)
-        self.is_silent = np.zeros(base.rows.width, dtype=np.bool_)
-        self.is_silent[: len(base.silent)] = base.silent
         with torch.no_grad():
             self.scales = [self.base.scales(one) for one in network.scales]
             self.unreached = torch.zeros(DIM) if network.is_sparse else network.unreached()
+        self.is_silent = np.zeros(base.rows.width, dtype=np.bool_)
+        self.is_silent[: len(base.silent)] = base.silent
         self._whole = self._known(*self.base.without(np.zeros(base.rows.width, dtype=np.bool_)))
 
     def known(self, removed: Mask, delta: PropagationEdges | None) -> KnownEdges:
@@ -67,38 +65,41 @@ class QueryPropagation:
         background = None if self.network.is_sparse else self._background(part, len(degrees))
         return KnownEdges((part, NO_PART), torch.from_numpy(degrees + 1), background)
 
-    def _background(self, part: Part, num_entities: int) -> Floats:
+    def _background(self, part: Part, num_entities: int) -> Tensor:
         vectors = self.unreached.repeat(num_entities, 1).numpy()
-        return _received((part, NO_PART), vectors, self.scales[1], num_entities)
+        return torch.from_numpy(_received((part, NO_PART), vectors, self.scales[1], num_entities))
 
     def scores(self, known: KnownEdges, source: int, query: int) -> Tensor:
         """(entities,): everyone as an answer to (source, oriented relation, ?)."""
         network, size = self.network, len(known.degrees)
-        query_vector, reached = network.queries[query], torch.tensor([source])
-        vectors, others = torch.zeros(size, DIM), torch.zeros(DIM)  # what all have that no message has reached
-        vectors[source] = query_vector
+        query_vector = network.queries[query]
+        # Those whose vectors differ from ``others``, ascending, and these vectors; the source is always among them.
+        reached, vectors, others = np.array([source]), query_vector[None], torch.zeros(DIM)
         for layer, scales in enumerate(self.scales):
-            if layer < 2 or network.is_sparse:
-                values = (vectors[reached] - others).numpy()
-                found, met = _sent(known.parts, self.is_silent, reached.numpy(), values, scales, size)
-                sums, reached = torch.from_numpy(found), torch.from_numpy(np.flatnonzero(met))
-            else:
+            if len(reached) == size and not network.is_sparse:
                 sums = torch.from_numpy(_received(known.parts, vectors.numpy(), scales, size))
-            sums[source] += query_vector
-            gate = network.gate(layer, query_vector)
-            if layer == 0 or network.is_sparse:
-                after = network.changed(layer, vectors[reached], sums[reached] * gate, known.degrees[reached])
-                others = self.unreached
-                vectors = others.repeat(size, 1).index_copy_(0, reached, after)
             else:
-                if layer == 1:
-                    sums += torch.from_numpy(known.background)
-                vectors = network.changed(layer, vectors, sums.mul_(gate), known.degrees)
+                before, values = reached, (vectors - others).numpy()
+                found, reached = _sent(known.parts, self.is_silent, before, values, scales, size)
+                sums, places = torch.from_numpy(found), torch.from_numpy(np.searchsorted(reached, before))
+                vectors = others.repeat(len(reached), 1).index_copy_(0, places, vectors)
+            if layer == 1 and known.background is not None:
+                there, reached = torch.from_numpy(reached), np.arange(size)
+                sums = known.background.index_add(0, there, sums)
+                vectors = others.repeat(size, 1).index_copy_(0, there, vectors)
+            sums[np.searchsorted(reached, source)] += query_vector
+            gated = sums.mul_(network.gate(layer, query_vector))
+            vectors = network.changed(layer, vectors, gated, known.degrees[torch.from_numpy(reached)])
+            others = self.unreached
+        return self._readout(torch.from_numpy(reached), vectors, query_vector, size)
+
+    def _readout(self, reached: Tensor, vectors: Tensor, query_vector: Tensor, size: int) -> Tensor:
+        """(entities,): the scores; to the bit the same of all that messages have not reached in a sparse network."""
+        network = self.network
         of_query = network.of_query(query_vector[None])
-        if not network.is_sparse:
-            return network.scored(vectors, of_query)
-        others = network.unreached_scores(of_query).repeat(size)  # all of them to the bit
-        return others.index_copy_(0, reached, network.scored(vectors[reached], of_query))
+        inner = torch.addmm(of_query, vectors, network.first.weight[:, :DIM].T)
+        scores = torch.mv(torch.relu_(inner), network.last[0])
+        return network.unreached_scores(of_query).repeat(size).index_copy_(0, reached, scores)
 
 
 @compiled
@@ -120,23 +121,34 @@ def _received(parts: Parts, vectors: Floats, scales: Floats, num_entities: int) 
 @compiled
 def _sent(
     parts: Parts, is_silent: Mask, senders: Ids, values: Floats, scales: Floats, num_entities: int
-) -> tuple[Floats, Mask]:
-    """(entities, d): the sums of the messages of some senders with ``values`` (senders, d), and whom these reach."""
-    size = values.shape[1]
-    sums, reached = np.zeros((num_entities, size), dtype=np.float32), np.zeros(num_entities, dtype=np.bool_)
+) -> tuple[Floats, Ids]:
+    """The sums of the messages of some senders with ``values`` (senders, d), and whom these reach, ascending: the
+    senders and their neighbours. Silent ones send nothing.
+    """
+    met = np.zeros(num_entities, dtype=np.bool_)
+    for sender in senders:
+        met[sender] = True
+        if sender < len(is_silent) and is_silent[sender]:
+            continue
+        for part in parts:
+            if sender + 1 < len(part.offsets):
+                for entry in range(part.offsets[sender], part.offsets[sender + 1]):
+                    met[part.neighbors[entry]] |= part.sent[entry] >= 0
+    reached = np.flatnonzero(met)
+    places, size = np.empty(num_entities, dtype=np.int32), values.shape[1]
+    places[reached] = np.arange(len(reached))
+    sums = np.zeros((len(reached), size), dtype=np.float32)
     for place in range(len(senders)):
         sender = senders[place]
-        reached[sender] = True
         if sender < len(is_silent) and is_silent[sender]:
             continue
         for part in parts:
             if sender + 1 >= len(part.offsets):
                 continue
             for entry in range(part.offsets[sender], part.offsets[sender + 1]):
-                receiver, kind = part.neighbors[entry], part.sent[entry]
-                if kind < 0:
-                    continue
-                reached[receiver] = True
-                for i in range(size):
-                    sums[receiver, i] += scales[kind, i] * values[place, i]
+                kind = part.sent[entry]
+                if kind >= 0:
+                    receiver = places[part.neighbors[entry]]
+                    for i in range(size):
+                        sums[receiver, i] += scales[kind, i] * values[place, i]
     return sums, reached

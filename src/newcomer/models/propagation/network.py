@@ -137,13 +137,13 @@ class Propagation(nn.Module):
 
     def readout(self, vectors: Tensor, query_vectors: Tensor) -> Tensor:
         """(queries, entities): the scores of vectors, (entities, queries, d)."""
-        return self.scored(vectors, self.of_query(query_vectors)).T
+        return self._scored(vectors, self.of_query(query_vectors)).T
 
     def of_query(self, query_vectors: Tensor) -> Tensor:
         """(queries, 2 d): what a query adds to the readout: there is no copy of it for every entity."""
         return nn.functional.linear(query_vectors, self.first.weight[:, DIM:], self.first.bias)
 
-    def scored(self, vectors: Tensor, of_query: Tensor) -> Tensor:
+    def _scored(self, vectors: Tensor, of_query: Tensor) -> Tensor:
         inner = nn.functional.linear(vectors, self.first.weight[:, :DIM].to(vectors.dtype))
         inner = torch.relu(inner + of_query.to(vectors.dtype))
         return nn.functional.linear(inner.to(of_query.dtype), self.last)[..., 0]
@@ -162,7 +162,7 @@ class Propagation(nn.Module):
             vectors = _padded(vectors, count)
             vectors = self.changed(layer, vectors, sums * gate, degrees[:count])
         of_query = self.of_query(query_vectors)
-        return frontier, self.scored(vectors, of_query[query_of]), self.unreached_scores(of_query)
+        return frontier, self._scored(vectors, of_query[query_of]), self.unreached_scores(of_query)
 
     def candidate_scores(self, blocks: Sequence[Block], sources: Tensor, queries: Tensor, degrees: Tensor) -> Tensor:
         """Of a sparse network: the scores of the candidates that the last block has, and behind them (queries,) that of
@@ -180,7 +180,7 @@ class Propagation(nn.Module):
             gated = sums * self.gate(layer, query_vectors)[query_of]
             vectors = self.changed(layer, vectors, gated, degrees[entities])
         of_query = self.of_query(query_vectors)
-        reached = self.scored(vectors, of_query[torch.from_numpy(blocks[-1].queries)])
+        reached = self._scored(vectors, of_query[torch.from_numpy(blocks[-1].queries)])
         return torch.cat([reached, self.unreached_scores(of_query)])
 
     def unreached_scores(self, of_query: Tensor) -> Tensor:
