@@ -252,9 +252,7 @@ def _shared_gains(
 
 
 @compiled
-def _answer_features(
-    graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _answer_features(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The features of all answers, each as one number: by relation, end and answer."""
     size, many, room = len(graph.removed), len(answers), 0
     for answer in answers:
