@@ -46,7 +46,7 @@ WARM_UPS = 2  # of what is recorded, before it is
 OPTIMISER = f"{PREFIX}adam."
 SAMPLE = 64  # sources
 MIN_STEPS = 500  # fewer teach too little
-AFFORDED = 8_000  # messages of a query in its second layer, in the mean
+AFFORDED = 3_000  # messages of a query in its second layer, in the mean
 HUB_FACTS = 0, 5_000, 2_000, 1_000, 500, 200
 LOCAL = 8e-3  # seconds of one core for a query; by drawn candidates it takes two or three thousandths
 # Seconds of one core for a pair of entity and query, a message, and a candidate.

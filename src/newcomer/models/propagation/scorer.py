@@ -31,6 +31,7 @@ class PropagationScorer:
         on_cpu = self.device.type == "cpu"
         self._by_query = QueryPropagation(self.network, self._base_edges) if on_cpu else None
         self._last: tuple[Overlay, KnownEdges] | None = None
+        self._last_parts: tuple[Overlay, list[PropagationEdges]] | None = None
 
     def scores(self, overlay: Overlay, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
         """(queries, entities): log shares; zeros for a relation that no observed fact has, and for a silent hub."""
@@ -73,16 +74,20 @@ class PropagationScorer:
         return found
 
     def _known_edges(self, overlay: Overlay, network: QueryPropagation) -> KnownEdges:
-        """The edges of base and delta, and what follows from them for all queries."""
-        if self._last is None or self._last[0] is not overlay:
+        """The edges of base and delta, and what follows from them for all queries; those of the last one are kept."""
+        last = self._last
+        if last is None or last[0] is not overlay:
             delta = self._edges(overlay.delta) if len(overlay.delta.tails) else None
-            self._last = overlay, network.known(overlay.is_removed, delta)
-        return self._last[1]
+            last = self._last = overlay, network.known(overlay.is_removed, delta)
+        return last[1]
 
     def _parts(self, overlay: Overlay) -> list[PropagationEdges]:
-        """The edges of base and delta."""
-        parts = [self._without(overlay)]
-        return [*parts, self._edges(overlay.delta)] if len(overlay.delta.tails) else parts
+        """The edges of base and delta; those of the last one are kept."""
+        last = self._last_parts
+        if last is None or last[0] is not overlay:
+            more = [self._edges(overlay.delta)] if len(overlay.delta.tails) else []
+            last = self._last_parts = overlay, [self._without(overlay), *more]
+        return last[1]
 
     def _edges(self, rows: Adjacency) -> PropagationEdges:
         """The edges of the facts in rows that are from both ends; those of unknown relations are left out."""
