@@ -84,7 +84,7 @@ class RelationProfiles:
             self._loops[relation] = float((loops.sum() + 0.5) / (len(loops) + 1))
         return self._loops[relation]
 
-    def _answers_of(self, relation: int) -> tuple[Ids, Floats]:
+    def _answers_of(self, relation: int) -> tuple[Ids, Offsets]:
         """Who answers an oriented relation, and how often."""
         columns, (first, end) = self._columns, self._columns.offsets[relation : relation + 2]
         return columns.entities[first:end], columns.counts[first:end]

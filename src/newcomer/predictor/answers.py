@@ -19,7 +19,7 @@ def in_logic(facts: Iterable[Triple]) -> str:
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass."""
-    return tuple(one.name for one in fields(kind))
+    return tuple(one.name for one in fields(kind))  # type: ignore[arg-type]
 
 
 def plain(value: Any) -> Any:
