@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any
 
 from newcomer.predictor.fact_store import Triple
@@ -14,12 +13,6 @@ SHARED = 2  # facts that are named of those that similar answers share
 def in_logic(facts: Iterable[Triple]) -> str:
     """Facts as logic writes them."""
     return " and ".join(f"{relation}({head}, {tail})" for head, relation, tail in facts)
-
-
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass."""
-    return tuple(one.name for one in fields(kind))  # type: ignore[arg-type]
 
 
 def plain(value: Any) -> Any:
@@ -46,7 +39,7 @@ class Plain:
         >>> answer["entity"], answer["because"][0]["premises"][0], len(json.dumps(answer)) > 0
         ('land1', ['zoe', 'lives_in', 'city1'], True)
         """
-        return {name: plain(getattr(self, name)) for name in _names(type(self))}
+        return {one.name: plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
