@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any
 
 from newcomer.predictor.fact_store import Triple
@@ -40,12 +39,7 @@ class Plain:
         >>> answer["entity"], answer["because"][0]["premises"][0], len(json.dumps(answer)) > 0
         ('land1', ['zoe', 'lives_in', 'city1'], True)
         """
-        return {name: plain(getattr(self, name)) for name in self._names()}
-
-    @classmethod
-    @cache
-    def _names(cls) -> tuple[str, ...]:
-        return tuple(one.name for one in fields(cls))  # type: ignore[arg-type]
+        return {one.name: plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ class MergedEdges:
         """Those of edges that are not masked."""
         size, width = 2 * edges.num_relations, edges.rows.width
         stays = edges.weights != 0
-        both_ends = edges.rows.row_ids[stays] * width + edges.rows.columns[stays]
-        keys = np.sort((both_ends * size + edges.relations[stays]).numpy())
+        given = (edges.rows.row_ids[stays] * width + edges.rows.columns[stays]) * size + edges.relations[stays]
+        keys: Ids = np.sort(given.numpy())
         pairs, relations = keys // size, keys % size
         first = np.flatnonzero(np.diff(pairs, prepend=-1))
         starts = np.append(first, len(keys)).astype(np.int64)
