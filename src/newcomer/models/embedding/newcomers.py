@@ -23,6 +23,7 @@ from newcomer.models.sparse import Rows
 from newcomer.rules.virtual_neighbors import VirtualNeighbors
 
 MANY = 64  # newcomers of a component: from here on what does not depend on the query is computed once
+LABELS_AT_ONCE = 1 << 14  # each has some premises, and each of these two vectors
 AT_ONCE = 1 << 13  # entities encoded at once: all neighbours of everyone, in order, take gigabytes
 
 
@@ -233,10 +234,13 @@ class NewcomerEncoder:
         if len(nothing) == 0 or self.mode != "soft":
             return soft_labels(nothing, nothing, self.c, self.mode)
         # Conclusions and premises are about the same few entities: their truths are computed together.
-        grounds = graph.grounds(torch.arange(len(nothing), device=self.device))
-        truths = self._truths(near, states, torch.cat([graph.virtual, grounds.premises]))
-        support = grounds.support(truths[len(nothing) :])
-        return soft_labels(truths[: len(nothing)], support, self.c)
+        parts, found = torch.arange(len(nothing), device=self.device).split(LABELS_AT_ONCE), []
+        for part in parts:
+            grounds = graph.grounds(part)
+            truths = self._truths(near, states, torch.cat([graph.virtual[part], grounds.premises]))
+            support = grounds.support(truths[len(part) :])
+            found.append(soft_labels(truths[: len(part)], support, self.c))
+        return torch.cat(found)
 
     def _extended(self, near: Tensor, graph: GraphTensors, weights: Tensor, vectors: Tensor | None = None) -> States:
         """The newcomers beside seen entities whose own edges nobody needs here."""
