@@ -234,8 +234,8 @@ class NewcomerEncoder:
         if len(nothing) == 0 or self.mode != "soft":
             return soft_labels(nothing, nothing, self.c, self.mode)
         # Conclusions and premises are about the same few entities: their truths are computed together.
-        parts, found = torch.arange(len(nothing), device=self.device).split(LABELS_AT_ONCE), []
-        for part in parts:
+        found, every = [], torch.arange(len(nothing), device=self.device)
+        for part in torch.split(every, LABELS_AT_ONCE):
             grounds = graph.grounds(part)
             truths = self._truths(near, states, torch.cat([graph.virtual[part], grounds.premises]))
             support = grounds.support(truths[len(part) :])
