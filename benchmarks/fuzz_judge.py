@@ -18,6 +18,11 @@ from newcomer.files import open_bytes, plain_suffix
 from newcomer.models.bundle import read_bundle
 
 USAGE = re.compile(r"Usage: newcomer.*", re.DOTALL)  # of a command without any word
+STAGES = (  # of a training
+    *("timing a few steps of everything", "mining rules", "inferring virtual neighbours", "preparing", "rehearsing"),
+    *("making a first model", "ranking by the rules alone", "search", "final", "training the propagation network"),
+    *("training the triple classifier", "learning the weights of the ensemble", "calibrating probabilities"),
+)
 NOTES = (  # what is said beside the one sentence of an error, or without one
     *(
         f"newcomer: .*: {re.escape(said).replace(re.escape('{}'), '[0-9,]+')}"
@@ -27,6 +32,9 @@ NOTES = (  # what is said beside the one sentence of an error, or without one
     r"  .*",  # such lines
     r"newcomer: the model has no rules that could be ranked by alone",
     r"newcomer: the (training|search) is kept in .*",
+    rf"({'|'.join(STAGES)})(: .*)?",
+    r"(this machine|the rest) takes about.*",
+    r"a first model is in .*",
     r"(search|final), epoch \d+ of \d+: loss .*",
     r"trial \d+: .*",
     r"time limit reached: .*",
