@@ -190,7 +190,7 @@ def _folder(path: Path) -> Iterator[str]:
 
 def _json(case: Case, done: Done) -> Iterator[str]:
     try:
-        for document in done.said.splitlines() if case.verb in JSON_LINES else [done.said]:
+        for document in done.said.removesuffix("\n").split("\n") if case.verb in JSON_LINES else [done.said]:
             json.loads(document, parse_constant=_refuse)
     except ValueError as error:
         yield f"standard output is not JSON: {error}"

@@ -176,6 +176,7 @@ def test_a_first_model_without_its_training_is_replaced_only_by_force(tmp_path, 
 def test_what_was_cut_short_stays_so(tmp_path, monkeypatch):
     monkeypatch.setattr("newcomer.training.schedule.OVERRUN", 0.0)
     monkeypatch.setattr("newcomer.training.schedule.GRACE", 0.0)
+    monkeypatch.setattr("newcomer.training.propagation.PropagationTrainer.WARM_STEPS", 0.5)
     whole = trained(tmp_path / "whole", Limits(1e9))
     cut = {VECTORS: 1, f"{PROPAGATION}, search": 1, f"{PROPAGATION}, final": 1}
     assert whole.metrics[CUT_SHORT] == metrics_of(tmp_path / "whole")[CUT_SHORT] == cut

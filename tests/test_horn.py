@@ -261,3 +261,9 @@ def test_as_many_rules_as_amie_on_observed_and_auxiliary_triples() -> None:
     limits = MiningPlan(min_support=1, min_head_coverage=0.01, min_head_size=100)
     rules = mine_horn(fb15k("train", "aux"), limits).rules
     assert (rules.pca_confidence >= 0.8).sum() == 11_597
+
+
+def test_a_memory_limit_may_be_larger_than_any_memory() -> None:
+    graph = random_graph(np.random.default_rng(0))
+    free, limited = (table(mine_horn(graph, MiningPlan(memory_limit=limit)).rules) for limit in (None, 10**30))
+    assert free == limited and free

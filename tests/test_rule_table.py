@@ -181,6 +181,7 @@ def test_a_text_with_two_readings_is_refused(tmp_path: Path) -> None:
         (read_rules, "likes(x,y) => in_region(x,y)\t4\t10\t5\t8\t0.5\t0.4\t0.8", "unknown relation 'likes'"),
         (read_rules, "borders(x,Rome) => borders(x,France)\t4\t10\t5\t8\t0.5\t0.4\t0.8", "unknown entity 'Rome'"),
         (read_rules, "borders(x,y) => in_region(x,y)\t-4\t10\t5\t8\t0.5\t0.4\t0.8", "'-4' is no count"),
+        (read_rules, f"borders(x,y) => in_region(x,y)\t4\t{10**400}\t5\t8\t0.5\t0.4\t0.8", "more than can be counted"),
         (
             read_rules,
             "borders(x,y) => in_region(x,y)\t4\t3\t5\t8\t0.5\t1.333333333\t0.8",

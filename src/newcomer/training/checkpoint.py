@@ -184,7 +184,9 @@ def _to_disk(path: Path) -> None:
 def _checksum(content: Mapping[str, Any], tensors: Tensors) -> str:
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     for name in sorted(tensors):
-        value = tensors[name].contiguous()
+        value = tensors[name].clone(
+            memory_format=torch.contiguous_format
+        )  # of one number, too: as bytes it has a stride
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from newcomer.errors import InputError, shown
 from newcomer.files import create_bytes, read_text
+from newcomer.rules.limits import MOST
 from newcomer.rules.rule import UNCOUNTED, Rule, ShapeError
 
 TOLERANCE = 1e-6  # how far a share in a file may be from what its counts give: listings round
@@ -65,7 +66,10 @@ def count_of(field: str) -> int:
     """A count; some tools write it with a decimal point."""
     if not re.fullmatch(r"\d+(\.0+)?", field.strip(), re.ASCII):
         raise ValueError(f"{shown(field)} is no count")
-    return int(field.strip().split(".")[0])
+    found = int(field.strip().split(".")[0])
+    if found > MOST:
+        raise ValueError(f"{shown(field)} is more than can be counted, {MOST:,}")
+    return found
 
 
 def number_of(field: str) -> float:

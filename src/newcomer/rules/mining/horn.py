@@ -162,7 +162,8 @@ class _Miner:
     def _chains(self, head: int, minimum: int, mark: Offsets, met: Offsets) -> Supported:
         """Chains in as few parts as the memory limit lets a table hold."""
         limit, parts = self.plan.memory_limit, 1
-        most = UNLIMITED if limit is None else max(1024, limit // (2 * TABLE_BYTES * self.threads))
+        room = UNLIMITED if limit is None else max(1024, limit // (2 * TABLE_BYTES * self.threads))
+        most = min(room, UNLIMITED)
         while True:
             if parts >= 2 * self.size:  # one relation a part: it cannot be cut further
                 most = UNLIMITED
