@@ -33,8 +33,8 @@ def reproduce(
         str,
         Argument(
             metavar="WHAT",
-            help="statistics, classification, link-prediction, ablation, decoders, unseen-share or other-graphs; "
-            "`report` writes the page of results anew and runs nothing.",
+            help="statistics, classification, link-prediction, ablation, decoders, unseen-share, other-graphs "
+            "or suggestions; `report` writes the page of results anew and runs nothing.",
         ),
     ],
     protocol: Annotated[
