@@ -285,6 +285,11 @@ def test_files_that_are_no_results_are_refused(results):
     assert "is no file of results" in str(complaint(read_results, results))
     path.write_text(json.dumps([{"table": "decoders", "cell": "decoders-y"}]))
     assert "of this name" in str(complaint(read_results, results))
+    row = {"table": "ablation", "cell": "ablation-y"}
+    for changed in ({"intervals": {"mrr": [0.1, 0.2, 0.1]}}, {"also": {"intervals": {"mrr": 0.1}}}, {"intervals": 3}):
+        path.write_text(json.dumps([row | changed]))
+        text = str(complaint(read_results, results))
+        assert "in ablation-y is" in text and "must have two ends" in text
 
 
 def test_results_of_a_table_share_a_file_with_a_row_a_cell(results):

@@ -15,7 +15,7 @@ from typing import Any
 
 from newcomer.config import SECTIONS, flat_settings, setting_names
 from newcomer.data.catalogue import entry, names
-from newcomer.errors import InputError, OutputError, one_line
+from newcomer.errors import InputError, OutputError, one_line, shown
 from newcomer.files import fresh_file
 from newcomer.reproduction.plans import Cell
 
@@ -112,7 +112,20 @@ def _read_table(path: Path) -> list[Result]:
         raise InputError(path, f"is no file of results ({one_line(error)})", hint=hint) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("table") == path.stem for row in rows):
         raise InputError(path, "is no file of results of a table of this name", hint="move it elsewhere")
+    for row in rows:
+        _check_ends(path, row)
     return rows
+
+
+def _check_ends(path: Path, row: Result) -> None:
+    """Refuse an interval that has not two ends, such as only a file has that was changed by hand."""
+    for figures in (row, *(part for part in row.values() if isinstance(part, dict))):
+        intervals = figures.get("intervals", {})
+        pairs = intervals.items() if isinstance(intervals, dict) else [("all figures", intervals)]
+        for metric, ends in pairs:
+            if not (isinstance(ends, list) and len(ends) == 2):
+                problem = f"the interval of {metric} in {row.get('cell')} is {shown(ends)}, but must have two ends"
+                raise InputError(path, problem, hint="delete the file and run the table again")
 
 
 def changed_settings(stored: Result, cell: Cell) -> str:
