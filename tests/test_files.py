@@ -16,6 +16,7 @@ from newcomer.files import (
     fresh_file,
     fresh_folder,
     must_be_file,
+    must_be_writable,
     open_bytes,
     plain_suffix,
     read_ahead,
@@ -277,3 +278,11 @@ def test_lines_of_a_text_file_and_the_one_that_is_no_utf8(put: Put) -> None:
     assert read_lines(put("a.gz", compressed("gzip", b"x\ny"))) == ["x", "y"]
     error = complaint(read_lines, put("b.txt", b"a\n\xff\n"))
     assert isinstance(error, InputError) and error.line == 2 and "is not UTF-8" in str(error)
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that takes no files")
+def test_a_folder_that_takes_no_files_is_told_before_they_are_written(tmp_path: Path) -> None:
+    assert "cannot be written" in str(complaint(must_be_writable, Path("/proc/newcomer")))
+    must_be_writable(tmp_path / "a.json")
+    must_be_writable(tmp_path / "nowhere" / "a.json")
+    assert list(tmp_path.iterdir()) == []

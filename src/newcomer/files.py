@@ -160,6 +160,13 @@ def writing(path: Path) -> Iterator[None]:
         raise _unwritable(path, error) from None
 
 
+def must_be_writable(path: Path) -> None:
+    """Refuse a file in a folder that takes no new ones: worth asking before other files are written."""
+    if is_folder(path.parent):
+        with writing(path), tempfile.TemporaryFile(dir=path.parent):
+            pass
+
+
 def _unwritable(path: Path, error: OSError) -> OutputError:
     return OutputError(f"{path}: cannot be written ({error.strerror or one_line(error)}); choose another place")
 

@@ -192,12 +192,13 @@ def _check_names(task: str | None, thresholds: str | None, groups: Sequence[str]
 
 def check_outputs(run: Path, ranks: Path | None, plot: Path | None, out: Path | None, force: bool) -> None:
     """Refuse what cannot be written before the work is done, not after."""
-    from newcomer.files import looking_at
+    from newcomer.files import looking_at, must_be_writable
 
     if ranks is not None and ranks.suffix.lower() != ".parquet":
         raise OutputError(f"{ranks}: ranks are written as Parquet; give a name that ends in .parquet")
     for path in (path for path in (ranks, out) if path is not None):
         _keep_out_of(run, path)
+        must_be_writable(path)
         check_free(path, force)
     if plot is not None:
         from newcomer.data.plots import need_matplotlib
