@@ -53,7 +53,7 @@ EVERYTHING = PathLimits(walks=20_000)
 
 
 def paths_from(graph: Graph, start: int, limits: PathLimits) -> SymmetricPaths:
-    return symmetric_paths(WalkGraph(graph.adjacency, graph.num_relations), start, limits, seed=0)
+    return symmetric_paths(WalkGraph(graph.adjacency, graph.num_relations), np.array([start], np.int32), limits, seed=0)
 
 
 def ask(graph: Graph, name: str, limits: PathLimits, seed: int = 0) -> PathGroundings:

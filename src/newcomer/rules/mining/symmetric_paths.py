@@ -36,7 +36,7 @@ from newcomer.rules.mining.symmetric_walks import (
 )
 from newcomer.rules.rule import Shares, quoted
 
-AT_ONCE = 32  # entities a thread takes at a time
+AT_ONCE = 64  # entities that a thread takes together
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PathLimits:
 
 @dataclass(frozen=True, eq=False)
 class SymmetricPaths:
-    """The paths found from one entity: one for each type and end, sorted by type, then end. Unused places hold -1."""
+    """The paths found from some entities: one for each start, type and end, sorted by these. Unused places hold -1."""
 
     types: Ids  # (paths, 3) oriented relations
     nodes: Ids  # (paths, 7) the entity, the nodes on the way, the end
@@ -75,6 +75,11 @@ class SymmetricPaths:
         """Half of each path's length."""
         arms: Ids = np.sum(self.types != NONE, axis=1, dtype=np.int32)
         return arms
+
+    @property
+    def starts(self) -> Ids:
+        """Where each path begins."""
+        return self.nodes[:, 0]
 
     @property
     def ends(self) -> Ids:
@@ -167,9 +172,8 @@ def virtual_edges(
     require_seed(seed)
     graph = WalkGraph(adjacency, num_relations)
     asked = _asked(entities, len(adjacency.offsets) - 1)
-    found = in_threads(
-        lambda entity: _infer(graph, entity, limits, seed), asked.tolist(), thread_count(threads), AT_ONCE
-    )
+    parts = [asked[place : place + AT_ONCE] for place in range(0, len(asked), AT_ONCE)]
+    found = in_threads(lambda part: _infer(graph, part, limits, seed), parts, thread_count(threads))
     return _assemble(found, num_relations)
 
 
@@ -181,51 +185,57 @@ def _asked(entities: Ids | Sequence[int], size: int) -> Ids:
     return asked.astype(np.int32)
 
 
-def symmetric_paths(graph: WalkGraph, entity: int, limits: PathLimits, seed: int) -> SymmetricPaths:
-    """The paths from one entity that its rules are counted on."""
-    found = SymmetricPaths(*walk_paths(graph, entity, limits.arms, limits.walks, seed))
-    types, ends = found.types, found.ends
-    # A stable sort: of several paths with one type and end, the first that was found stays.
-    order = np.lexsort((ends, types[:, 2], types[:, 1], types[:, 0]))
-    types, ends = types[order], ends[order]
-    return found.take(order[changes(*types.T, ends)])
+def symmetric_paths(graph: WalkGraph, entities: Ids, limits: PathLimits, seed: int) -> SymmetricPaths:
+    """The paths from some entities that their rules are counted on."""
+    found = SymmetricPaths(*walk_paths(graph, entities, limits.arms, limits.walks, seed))
+    types, starts, ends = found.types, found.starts, found.ends
+    # A stable sort: of several paths with one start, type and end, the first that was found stays.
+    order = np.lexsort((ends, types[:, 2], types[:, 1], types[:, 0], starts))
+    types, starts, ends = types[order], starts[order], ends[order]
+    return found.take(order[changes(starts, *types.T, ends)])
 
 
 class _Inferred(NamedTuple):
-    """What was found for one entity; the columns of `rules` and `groundings` are those of the compiled code."""
+    """What was found for some entities; the columns of `rules` and `groundings` are those of the compiled code."""
 
-    entity: int
-    types: Ids  # (types, 3)
+    entities: Ids  # of each rule
+    types: Ids  # (types, 3), those of one entity after those of another
     rules: Offsets  # (rules, 4): premise, conclusion, common, pairs
     groundings: Offsets  # (groundings, 2): rule, other
     premises: Ids  # (groundings, 3, 3)
 
 
-def _infer(graph: WalkGraph, entity: int, limits: PathLimits, seed: int) -> _Inferred:
-    paths = symmetric_paths(graph, entity, limits, seed)
-    starts = np.append(np.flatnonzero(changes(*paths.types.T)), len(paths))
-    rules = _confident_rules(paths, starts, limits)
-    found = complete_rules(graph, entity, paths.types, paths.ends, starts, rules, seed)
-    premises = _premises(paths, starts, rules, found, graph.num_relations)
-    return _Inferred(entity, paths.types[starts[:-1]], rules, found[:, [0, 2]], premises)
+def _infer(graph: WalkGraph, entities: Ids, limits: PathLimits, seed: int) -> _Inferred:
+    paths = symmetric_paths(graph, entities, limits, seed)
+    begins = np.append(np.flatnonzero(changes(paths.starts, *paths.types.T)), len(paths))
+    rules = _confident_rules(paths, begins, limits)
+    found = complete_rules(graph, paths.starts, paths.types, paths.ends, begins, rules, seed)
+    premises = _premises(paths, begins, rules, found, graph.num_relations)
+    first = begins[:-1]
+    return _Inferred(paths.starts[first[rules[:, 0]]], paths.types[first], rules, found[:, [0, 2]], premises)
 
 
-def _confident_rules(paths: SymmetricPaths, starts: Offsets, limits: PathLimits) -> Offsets:
-    distinct, places = np.unique(paths.ends, return_inverse=True)
-    by_end = np.argsort(places, kind="stable")
-    type_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    end_starts = np.searchsorted(places[by_end], np.arange(len(distinct) + 1))
-    counted = count_common(starts, places, end_starts, type_of[by_end], limits.min_pairs, limits.min_confidence)
-    pairs = np.diff(starts)[counted[:, 0]]
+def _confident_rules(paths: SymmetricPaths, begins: Offsets, limits: PathLimits) -> Offsets:
+    """Those of one entity after those of another, the most confident first."""
+    starts, ends = paths.starts, paths.ends
+    by_end = np.lexsort((ends, starts))
+    is_first = changes(starts[by_end], ends[by_end])
+    places = np.empty(len(paths), dtype=np.int64)
+    places[by_end] = np.cumsum(is_first) - 1
+    end_starts = np.append(np.flatnonzero(is_first), len(paths))
+    type_of = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    counted = count_common(begins, places, end_starts, type_of[by_end], limits.min_pairs, limits.min_confidence)
+    pairs = np.diff(begins)[counted[:, 0]]
     rules = np.column_stack([counted, pairs])
-    order = np.lexsort((rules[:, 1], rules[:, 0], -pairs, -rules[:, 2] / np.maximum(pairs, 1)))
+    owners = starts[begins[counted[:, 0]]]
+    order = np.lexsort((rules[:, 1], rules[:, 0], -pairs, -rules[:, 2] / np.maximum(pairs, 1), owners))
     return np.ascontiguousarray(rules[order])
 
 
-def _premises(paths: SymmetricPaths, starts: Offsets, rules: Offsets, found: Offsets, num_relations: int) -> Ids:
+def _premises(paths: SymmetricPaths, begins: Offsets, rules: Offsets, found: Offsets, num_relations: int) -> Ids:
     path, nodes = found[:, 1], paths.nodes[found[:, 1]]
     first, last = paths.types[path, 0], 2 * paths.arms[path]
-    conclusion = paths.types[starts[rules[found[:, 0], 1]], 0]
+    conclusion = paths.types[begins[rules[found[:, 0], 1]], 0]
     end = _node_at(nodes, last)
     back = np.where(first >= num_relations, first - num_relations, first + num_relations)
     columns = [nodes[:, 0], first, nodes[:, 1], _node_at(nodes, last - 1), back, end, end, conclusion, found[:, 3]]
@@ -233,16 +243,14 @@ def _premises(paths: SymmetricPaths, starts: Offsets, rules: Offsets, found: Off
 
 
 def _assemble(found: list[_Inferred], num_relations: int) -> PathGroundings:
-    """All entities in one table, over one table of the types that some rule uses."""
+    """All parts in one table, over one table of the types that some rule uses."""
     premises, conclusions = (_stacked([f.types[f.rules[:, c]] for f in found], (MAX_ARM,)) for c in (0, 1))
     types, places = np.unique(np.concatenate([premises, conclusions]), axis=0, return_inverse=True)
     places = places.reshape(2, -1).astype(np.int32)
     counts = np.array([len(f.rules) for f in found], dtype=np.int64)
     figures = _stacked([f.rules for f in found], (4,))
-    asked = np.array([f.entity for f in found], dtype=np.int32)
-    rules = PathRules(
-        num_relations, types, np.repeat(asked, counts), places[0], places[1], figures[:, 2], figures[:, 3]
-    )
+    owners = _stacked([f.entities for f in found], ())
+    rules = PathRules(num_relations, types, owners, places[0], places[1], figures[:, 2], figures[:, 3])
     before = np.cumsum(counts) - counts
     ground = _stacked([f.groundings + np.array([shift, 0]) for f, shift in zip(found, before, strict=True)], (2,))
     triples = _stacked([f.premises for f in found], (3, 3))

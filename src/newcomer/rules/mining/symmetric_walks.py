@@ -92,24 +92,24 @@ def _walk_back(graph: WalkGraph, arm: int, state: Draw, nodes: Ids, kind: Ids) -
 
 @compiled
 def walk_paths(
-    graph: WalkGraph, start: int, arms: Ids, walks: int, seed: int
+    graph: WalkGraph, starts: Ids, arms: Ids, walks: int, seed: int
 ) -> tuple[Ids, Ids]:  # (found, MAX_ARM), (found, NODES)
-    """The types and nodes of all walks that came back; unused places hold -1."""
-    kinds = np.full((walks, MAX_ARM), NONE, dtype=np.int32)
-    nodes = np.full((walks, NODES), NONE, dtype=np.int32)
-    own = _stream(_stream(np.uint64(0), seed), start)
+    """The types and nodes of all walks that came back, start by start; unused places hold -1."""
+    kinds = np.empty((walks, MAX_ARM), dtype=np.int32)
+    nodes = np.empty((walks, NODES), dtype=np.int32)
     found = 0
-    for walk in range(walks):
-        state = _stream(own, walk)
-        arm = arms[_below(state, len(arms))]
-        state += _STRIDE
-        if _walk_out(graph.rows, start, arm, state, nodes[found], kinds[found]) and _walk_back(
-            graph, arm, state, nodes[found], kinds[found]
-        ):
-            found += 1
-        else:
-            kinds[found, :] = NONE
-            nodes[found, :] = NONE
+    for start in starts:
+        kinds, nodes = with_room(kinds, found, found + walks), with_room(nodes, found, found + walks)
+        own = _stream(_stream(np.uint64(0), seed), start)
+        for walk in range(walks):
+            state = _stream(own, walk)
+            arm = arms[_below(state, len(arms))]
+            state += _STRIDE
+            kinds[found, :], nodes[found, :] = NONE, NONE
+            if _walk_out(graph.rows, start, arm, state, nodes[found], kinds[found]) and _walk_back(
+                graph, arm, state, nodes[found], kinds[found]
+            ):
+                found += 1
     return kinds[:found], nodes[:found]
 
 
@@ -167,21 +167,21 @@ def complete_pair(graph: WalkGraph, start: int, end: int, kind: Ids, seed: int) 
 
 @compiled
 def count_common(
-    starts: Offsets, end_places: Offsets, end_starts: Offsets, end_types: Offsets, least_pairs: int, least: float
+    begins: Offsets, end_places: Offsets, end_starts: Offsets, end_types: Offsets, least_pairs: int, least: float
 ) -> npt.NDArray[np.int64]:  # (rules, 3): premise, conclusion, pairs with both
     """Every ``premise => conclusion`` that is confident enough and leaves a pair to complete.
 
-    Paths are sorted by type (``starts``), then end; ``end_places`` has the end of each, ``end_types`` the types by end.
+    Paths are sorted by their own start and type (``begins``), then end; ``end_places`` has the end of each, ``end_types`` the types by end.
     """
-    types = len(starts) - 1
+    types = len(begins) - 1
     common, touched = np.zeros(types, dtype=np.int64), np.empty(types, dtype=np.int64)
     rules, found = np.empty((16, 3), dtype=np.int64), 0
     for premise in range(types):
-        pairs = starts[premise + 1] - starts[premise]
+        pairs = begins[premise + 1] - begins[premise]
         if pairs < least_pairs:
             continue
         met = 0
-        for path in range(starts[premise], starts[premise + 1]):
+        for path in range(begins[premise], begins[premise + 1]):
             for place in range(end_starts[end_places[path]], end_starts[end_places[path] + 1]):
                 other = end_types[place]
                 if common[other] == 0:
@@ -201,19 +201,19 @@ def count_common(
 
 @compiled
 def complete_rules(
-    graph: WalkGraph, start: int, kinds: Ids, ends: Ids, starts: Offsets, rules: npt.NDArray[np.int64], seed: int
+    graph: WalkGraph, starts: Ids, kinds: Ids, ends: Ids, begins: Offsets, rules: npt.NDArray[np.int64], seed: int
 ) -> npt.NDArray[np.int64]:  # (groundings, 4): rule, path of the premise, missing tail, first node from the end
     """One completion for each rule and each pair that has its premise and lacks its conclusion."""
     lacking = 0
     for rule in range(len(rules)):
-        lacking += starts[rules[rule, 0] + 1] - starts[rules[rule, 0]] - rules[rule, 2]
+        lacking += begins[rules[rule, 0] + 1] - begins[rules[rule, 0]] - rules[rule, 2]
     groundings, found = np.empty((lacking, 4), dtype=np.int64), 0
     for rule in range(len(rules)):
         premise, conclusion = rules[rule, 0], rules[rule, 1]
-        for path in range(starts[premise], starts[premise + 1]):
-            if is_among(ends, starts[conclusion], starts[conclusion + 1], ends[path]):
+        for path in range(begins[premise], begins[premise + 1]):
+            if is_among(ends, begins[conclusion], begins[conclusion + 1], ends[path]):
                 continue
-            tail, near = complete_pair(graph, start, ends[path], kinds[starts[conclusion]], seed)
+            tail, near = complete_pair(graph, starts[path], ends[path], kinds[begins[conclusion]], seed)
             if tail != NONE:
                 groundings[found, 0], groundings[found, 1] = rule, path
                 groundings[found, 2], groundings[found, 3] = tail, near
