@@ -231,13 +231,14 @@ def test_questions_are_asked_relation_by_relation_within_memory(monkeypatch):
 def test_a_triple_has_the_evidence_of_its_tail_beside_unknown_answers():
     scorer = Table(len(DATASET.entities))
     triples = DATASET.test
-    found = triple_evidence(DATASET, scorer, triples)
+    found, scores = triple_evidence(DATASET, scorer, triples)
+    assert scores.tolist() == [scorer.rows[head, relation][tail] for head, relation, tail in triples.rows.tolist()]
     for place, (head, relation, tail) in enumerate(triples.rows.tolist()):
         left_out = np.zeros(len(DATASET.entities), dtype=bool)
         left_out[DATASET.entities.id("a")] = True  # a known answer to (n, r, ?)
         assert found[place] == pytest.approx(evidence(scorer.rows[head, relation], left_out, np.array([tail]))[0])
     known = DATASET.auxiliary.triples.take(np.array([0]))
-    assert np.isfinite(triple_evidence(DATASET, scorer, known)).all()
+    assert np.isfinite(triple_evidence(DATASET, scorer, known)[0]).all()
 
 
 def test_error_and_bins_by_hand():

@@ -13,9 +13,16 @@ import torch
 from conftest import evaluate
 from ensemble_world import NAMES, QUERIES, SAMPLE, TableEngine
 from newcomer.config import load_preset, with_overrides
-from newcomer.models.ensemble import KINDS, LINKED, ensemble_scores, feature_names
+from newcomer.models.ensemble import KINDS, LINKED, RULE_RANK, ensemble_scores, feature_names
 from newcomer.models.serialisation import ENSEMBLE
-from newcomer.training.ensemble import THINNED, few_weights_for, priors_of, weights_for
+from newcomer.training.ensemble import (
+    THINNED,
+    few_weights_for,
+    mean_reciprocal_rank,
+    no_worse_than_rules,
+    priors_of,
+    weights_for,
+)
 from newcomer.training.examples import Examples, examples
 from newcomer.training.pipeline import fit
 from newcomer.training.preparation import mined_rules
@@ -57,6 +64,32 @@ def test_before_any_query_is_looked_at_the_weights_are_the_priors():
 @pytest.mark.parametrize(("right", "low", "high"), [(0.0, -0.3, 0.6 * PRIOR[0, 0]), (9.0, 1.2 * PRIOR[0, 0], 20.0)])
 def test_an_embedding_that_is_right_is_believed_and_one_that_guesses_is_not(right, low, high):
     assert low < learned_from(right)[0, 0] < high
+
+
+def alone(feature: int) -> np.ndarray:
+    """(3, features): weights under which one feature decides."""
+    weights = np.zeros_like(PRIOR)
+    weights[0, feature] = 1.0
+    return weights
+
+
+@pytest.mark.parametrize("compared", [20_000, 3])
+def test_tables_tell_how_weights_rank_the_answers_among_all_candidates(compared):
+    batches = list(examples_of(3.0, compared))
+    for weights in (PRIOR, alone(RULE_RANK), np.ones_like(PRIOR)):
+        asked = evaluate(SAMPLE, Weighed(3.0, weights), queries=QUERIES).metrics()["mrr"]
+        assert mean_reciprocal_rank(batches, weights) == pytest.approx(asked, rel=1e-4 if compared > 3 else 0.2)
+
+
+def test_weights_that_rank_worse_than_the_rules_alone_are_mended_and_better_ones_stay():
+    batches = list(examples_of(0.0))
+    misled = 10 * alone(0)  # by an embedding that guesses
+    rules = mean_reciprocal_rank(batches, alone(RULE_RANK))
+    assert mean_reciprocal_rank(batches, misled) < rules
+    mended = no_worse_than_rules(batches, misled)
+    assert mean_reciprocal_rank(batches, mended) >= rules
+    assert mended[0, RULE_RANK] > misled[0, RULE_RANK]
+    assert no_worse_than_rules(batches, mended) is mended
 
 
 def test_together_they_do_better_than_the_prior_on_what_they_were_weighed_on():

@@ -19,6 +19,7 @@ from newcomer.models.bundle import read_bundle, write_bundle
 from newcomer.training.calibration import (
     MASKED_NEWCOMERS,
     ROUNDS,
+    asked_triples,
     calibrate,
     fact_curve,
     first_right,
@@ -87,7 +88,10 @@ def test_the_curve_is_that_of_the_best_answers_with_all_that_the_data_set_states
 
 def test_triples_are_learned_from_drawn_and_made_up_ones():
     asked = exam()
-    found = Calibration.from_dict(calibrate(asked, Scores(asked.dataset), DATASET, False, 0), asked.dataset.relations)
+    scorer = Scores(asked.dataset)
+    triples = asked_triples(asked, scorer, DATASET, 0)
+    kept = calibrate(asked, scorer, DATASET, False, 0, asked=triples)
+    found = Calibration.from_dict(kept, asked.dataset.relations)
     assert found.triples is not None
     drawn = len(np.unique(asked.queries.triple))
     assert drawn < sum(own.questions for own in found.triples.relations.values()) <= 2 * drawn
@@ -154,7 +158,8 @@ def test_everything_stated_leaves_no_thresholds():
     rows = [(h, r, t) for h in everyone for r in range(size) for t in everyone]
     names = asked.dataset.entities, asked.dataset.relations
     full = replace(asked.dataset, observed=Graph.build(*names, TripleArray.of(rows)))
-    assert newcomer_thresholds(replace(asked, dataset=full), Scores(full), DATASET, 0) == {}
+    assert asked_triples(replace(asked, dataset=full), Scores(full), DATASET, 0) is None
+    assert newcomer_thresholds(None, asked, 0) == {}
 
 
 def bare_learner(exam_: HoldOut, model: Fitted) -> SimpleNamespace:

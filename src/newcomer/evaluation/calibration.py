@@ -169,12 +169,17 @@ def classifier_evidence(odds: npt.NDArray[np.floating]) -> npt.NDArray[np.float6
     return np.column_stack([odds, np.zeros(len(odds))]).astype(np.float64)
 
 
-def triple_evidence(dataset: InductiveDataset, scorer: Scorer, triples: TripleArray) -> npt.NDArray[np.float64]:
-    """(triples, 2): the evidence for each tail as an answer to (head, relation, ?), other known answers left out."""
-    found = np.empty((len(triples), 2))
+def triple_evidence(
+    dataset: InductiveDataset, scorer: Scorer, triples: TripleArray
+) -> tuple[npt.NDArray[np.float64], Values]:
+    """(triples, 2): the evidence for each tail as an answer to (head, relation, ?), other known answers left out; and
+    its score, (triples,).
+    """
+    found, scores = np.empty((len(triples), 2)), np.empty(len(triples))
     for place, row, left_out in triple_rows(dataset, scorer, triples):
-        found[place] = evidence(row, left_out, triples.tails[place : place + 1])[0]
-    return found
+        tail = triples.tails[place : place + 1]
+        found[place], scores[place] = evidence(row, left_out, tail)[0], row[tail[0]]
+    return found, scores
 
 
 def triple_rows(

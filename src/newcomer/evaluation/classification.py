@@ -212,11 +212,16 @@ def checked_scores(dataset: InductiveDataset, scorer: TripleScorer, triples: Tri
     """The scores, checked; the scorer gets copies, because not every scorer can take read-only columns."""
     columns = (column.copy() for column in (triples.heads, triples.relations, triples.tails))
     scores = scorer.triple_scores(*columns).astype(np.float64)
+    check_scores(dataset, triples, scores)
+    return scores
+
+
+def check_scores(dataset: InductiveDataset, triples: TripleArray, scores: Values) -> None:
+    """Refuse scores that no threshold can lie between."""
     wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
     if len(wrong):
         value, names = scores[wrong[0]], _written(dataset, triples.rows[wrong[0]].tolist())
         raise OptionError(f"the scorer gave {value} to {names}; no threshold fits such a score, mend the model")
-    return scores
 
 
 def _written(dataset: InductiveDataset, triple: list[int]) -> str:

@@ -31,7 +31,7 @@ class NeighborEncoder(Encoder):
     def _add_parameters(self, dim: int, generator: torch.Generator) -> None:
         """Create what an encoder learns beyond this."""
 
-    def extend(self, seen: States, edges: Edges) -> States:
+    def extend(self, seen: States, edges: Edges, threads: int | None = 1) -> States:
         has_vector = edges.rows.columns < seen.edges.rows.num_rows
         edges = replace(edges, weights=edges.weights * has_vector)
         return seen.joined(self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1]), edges)

@@ -131,7 +131,7 @@ class InferenceEngine:
         if virtual is None and self.encoder.uses_virtual_edges:
             present = Component(np.flatnonzero(is_present[first:]).astype(np.int32) + first, facts)
             virtual = self.rules.virtual_neighbors(present, self.threads)
-        encoded = self.encoder.encode(component, virtual, stored.labels, stored.support, stored.vectors)
+        encoded = self.encoder.encode(component, virtual, stored.labels, stored.support, stored.vectors, self.threads)
         return Snapshot(self.overlay, (Members(encoded, component.ids),), is_present)
 
     def encode(self, component: Component) -> EncodedComponent:

@@ -162,4 +162,4 @@ FEATURES: dict[str, Feature] = {
     "similarity": Feature(similarity, 0.2, lambda signals: signals.similarity is not None),
     "propagation": Feature(propagation, 0.5, lambda signals: signals.propagation is not None),
 }
-LINKED = list(FEATURES).index("linked")
+LINKED, RULE_RANK = (list(FEATURES).index(name) for name in ("linked", "rule_rank"))

@@ -16,9 +16,10 @@ these curves, learned from all of it in the same way.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from newcomer.config import Config
 from newcomer.errors import DatasetError
@@ -27,12 +28,20 @@ from newcomer.evaluation.breakdown import facts_groups, known_facts
 from newcomer.evaluation.calibration import (
     AnswerRecorder,
     Answers,
+    Curve,
     ask,
     classifier_evidence,
     fit_curve,
     triple_evidence,
 )
-from newcomer.evaluation.classification import TripleScorer, checked_scores, corrupted, cross_fitted, thresholds_of
+from newcomer.evaluation.classification import (
+    TripleScorer,
+    check_scores,
+    checked_scores,
+    corrupted,
+    cross_fitted,
+    thresholds_of,
+)
 from newcomer.evaluation.fact_probability import Calibration, FactCurve, FactExamples, fit_fact_curve
 from newcomer.evaluation.questions import Questions
 from newcomer.evaluation.ranking import Scorer, align
@@ -49,6 +58,14 @@ ROUNDS = 4  # times that each is asked about, where they are fewer
 MADE_UP = 500  # true triples, at most, for each of which a false one is made up
 
 
+class AskedTriples(NamedTuple):
+    """True and false triples of a hold-out, with labels; the score of each, and the evidence for it."""
+
+    triples: TripleArray
+    scores: npt.NDArray[np.float64]  # (triples,)
+    evidence: npt.NDArray[np.float64]  # (triples, 2)
+
+
 def calibrate(
     held_out: HoldOut,
     scorer: Scorer,
@@ -56,13 +73,13 @@ def calibrate(
     shares: bool,
     seed: int,
     facts: FactExamples | None = None,
-    classifier: TripleScorer | None = None,
+    asked: AskedTriples | None = None,
     answers: Answers | None = None,
 ) -> dict[str, Any]:
     """How often answers about held-out newcomers were right, as a model keeps it; ``source`` is what they are from.
 
-    ``facts`` are what was suggested of masked facts. Where there is a triple ``classifier``, triples are left to it.
-    ``answers`` are those of `ranked`, where the queries were asked before.
+    ``facts`` are what was suggested of masked facts, ``asked`` triples that were asked about. ``answers`` are those of
+    `ranked`, where the queries were asked before.
     """
     if answers is None:
         recorder = AnswerRecorder(scorer, held_out.dataset, stated_about(held_out, source), shares)
@@ -70,15 +87,15 @@ def calibrate(
             pass
         answers = recorder.answers()
     curve = fit_curve(answers.evidence, answers.right, answers.relation, answers.question)
-    triples, of_triples = held_out_triples(held_out, source, seed), None
-    if triples is not None and triples.labels is not None:
-        if classifier is None:
-            evidence = triple_evidence(held_out.dataset, scorer, triples)
-        else:
-            evidence = classifier_evidence(classifier.triple_scores(triples.heads, triples.relations, triples.tails))
-        of_triples = fit_curve(evidence, triples.labels > 0, triples.relations, np.arange(len(triples)))
-    found = Calibration(curve, of_triples, first_right(answers, held_out.dataset), fact_curve(facts))
+    found = Calibration(curve, _curve_of(asked), first_right(answers, held_out.dataset), fact_curve(facts))
     return found.to_dict(held_out.dataset.relations)
+
+
+def _curve_of(asked: AskedTriples | None) -> Curve | None:
+    if asked is None or asked.triples.labels is None:
+        return None
+    triples, right = asked.triples, asked.triples.labels > 0
+    return fit_curve(asked.evidence, right, triples.relations, np.arange(len(triples)))
 
 
 def ranked(held_out: HoldOut, ensemble: Scorer, source: InductiveDataset) -> tuple[dict[str, float], Answers]:
@@ -153,12 +170,26 @@ def held_out_triples(held_out: HoldOut, source: InductiveDataset, seed: int) -> 
     return TripleArray(both.heads, both.relations, both.tails, labels)
 
 
-def newcomer_thresholds(held_out: HoldOut, scorer: TripleScorer, source: InductiveDataset, seed: int) -> dict[str, Any]:
+def asked_triples(
+    held_out: HoldOut, scorer: Scorer, source: InductiveDataset, seed: int, classifier: TripleScorer | None = None
+) -> AskedTriples | None:
+    """True and false triples, asked about once; where there is a triple ``classifier``, it is asked."""
+    dataset, triples = held_out.dataset, held_out_triples(held_out, source, seed)
+    if triples is None:
+        return None
+    if classifier is not None:
+        scores = checked_scores(dataset, classifier, triples)
+        return AskedTriples(triples, scores, classifier_evidence(scores))
+    evidence, scores = triple_evidence(dataset, scorer, triples)
+    check_scores(dataset, triples, scores)
+    return AskedTriples(triples, scores, evidence)
+
+
+def newcomer_thresholds(asked: AskedTriples | None, held_out: HoldOut, seed: int) -> dict[str, Any]:
     """From which score on triples about those held out count as true, and how that was found; empty if it cannot be."""
-    triples = held_out_triples(held_out, source, seed)
-    if triples is None or triples.labels is None or len(np.unique(triples.labels)) < 2:
+    if asked is None or asked.triples.labels is None or len(np.unique(asked.triples.labels)) < 2:
         return {}
-    scores = checked_scores(held_out.dataset, scorer, triples)
+    triples, scores = asked.triples, asked.scores
     found = thresholds_of(triples, scores)
     if not np.isfinite([found.overall, *found.relations.values()]).all():
         return {}  # where scores are not finite, no cut between them is

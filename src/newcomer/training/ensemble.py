@@ -4,6 +4,9 @@ Usual weights, and those added for linked candidates, are those under which answ
 near to the features' priors where there are few queries to learn from: the queries of the hold-out, and masked facts of
 its busiest newcomers. The weights added where little is known are then learned in the same way on the same newcomers
 with few of their facts left.
+
+The most likely weights need not rank best. Where the rules alone rank the hold-out better, as they do beside vectors
+that were trained for too short a time, the rank by rules is given as much more weight as ranks it best.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -17,7 +20,7 @@ from torch import Tensor
 from newcomer.data.cut import FactsCut
 from newcomer.graph import InductiveDataset
 from newcomer.models.engine import InferenceEngine, SnapshotScorer, StoredNewcomers, TrainedModel
-from newcomer.models.ensemble import FEATURES, KINDS, LINKED, Weights
+from newcomer.models.ensemble import FEATURES, KINDS, LINKED, RULE_RANK, Weights
 from newcomer.training.examples import Examples, examples
 from newcomer.training.holdout import HoldOut, mask_facts_of_busiest
 from newcomer.training.preparation import Prepared, Progress, mined_rules
@@ -26,6 +29,7 @@ THINNED = (1, 2, 4)  # facts that are left of newcomers, to learn the weights fo
 THINNED_QUERIES = 400
 FIRMNESS = 50.0  # how hard it is to move from the priors: dozens of queries must agree
 ROUNDS = 25
+MORE_RANK = 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0  # weight of the rank by rules, where these alone are better
 
 
 def priors_of(names: Collection[str]) -> Weights:
@@ -49,6 +53,33 @@ def few_weights_for(batches: list[Examples], usual: Weights, with_link: Weights)
     before = [batch._replace(offset=batch.offset + batch.scores(*known)) for batch in batches]
     start = torch.zeros_like(known[0])
     return _most_likely(before, start, lambda batch, weights: (batch.features @ weights) * batch.few[:, None])
+
+
+def no_worse_than_rules(batches: list[Examples], weights: Weights) -> Weights:
+    """These weights; with more for the rank by rules, where that alone ranks the answers better than they do."""
+    alone = np.zeros_like(weights)
+    alone[0, RULE_RANK] = 1.0
+    learned = mean_reciprocal_rank(batches, weights)
+    if learned >= mean_reciprocal_rank(batches, alone):
+        return weights
+    found = [*(weights + more * alone for more in MORE_RANK), alone]
+    best: Weights = max(found, key=lambda one: mean_reciprocal_rank(batches, one))
+    return best
+
+
+def mean_reciprocal_rank(batches: list[Examples], weights: Weights) -> float:
+    """How these weights rank the answers among the candidates and all whom these stand for; ties at the mean rank."""
+    usual, few, with_link = torch.from_numpy(weights)
+    total, count = 0.0, 0
+    for batch in batches:
+        scores = batch.scores(usual, with_link) + (batch.features @ few) * batch.few[:, None]
+        own = scores.gather(1, batch.answers[:, None])
+        standing_for = torch.exp(batch.offset)
+        above = (standing_for * (scores > own)).sum(dim=1)
+        equal = (standing_for * (scores == own)).sum(dim=1)  # itself included
+        total += float((1 / (above + (1 + equal) / 2)).sum())
+        count += len(batch.answers)
+    return total / max(count, 1)
 
 
 def _most_likely(batches: list[Examples], prior: Tensor, scores: Callable[[Examples, Tensor], Tensor]) -> Weights:
@@ -97,11 +128,11 @@ class EnsembleLearner:
     def learned_from(self, held_out: HoldOut) -> Weights:
         """(3, features): the usual weights, those added where little is known, and those added for who is linked."""
         names = self.engine.feature_names
-        as_drawn = examples(self.engine, held_out.dataset, held_out.queries, progress=self.progress)
+        as_drawn = list(examples(self.engine, held_out.dataset, held_out.queries, progress=self.progress))
         usual, with_link = weights_for([*as_drawn, *self._busiest(held_out)], names)
         thinned = [example for most in THINNED for example in self._thinned(held_out, most)]
         weights: Weights = np.stack([usual, few_weights_for(thinned, usual, with_link), with_link])
-        return weights
+        return no_worse_than_rules(as_drawn, weights)
 
     def _thinned(self, held_out: HoldOut, most: int) -> Iterator[Examples]:
         """The queries once more, or some of them, with at most so many facts left of each newcomer."""

@@ -25,7 +25,7 @@ from newcomer.models.triple_classifier import TripleClassifier, TripleClassifier
 from newcomer.rules.limits import thread_count
 from newcomer.rules.ranking import RuleRanker, RuleScorer
 from newcomer.rules.rule import RuleSet
-from newcomer.training.calibration import calibrate, masked_examples, newcomer_thresholds, ranked
+from newcomer.training.calibration import asked_triples, calibrate, masked_examples, newcomer_thresholds, ranked
 from newcomer.training.candidate_propagation import propagation_trainer, way_of
 from newcomer.training.checkpoint import (
     BEST,
@@ -233,8 +233,9 @@ class Run:
         if is_ensemble:
             self.state.ensemble, answers = ranked(held_out, scorer, source)
         facts = masked_examples(learner, weights, held_out, source, self.listener.step)
-        self.state.thresholds = newcomer_thresholds(held_out, triple_scorer or scorer, source, seed)
-        self.state.calibration = calibrate(held_out, scorer, source, is_ensemble, seed, facts, triple_scorer, answers)
+        triples = asked_triples(held_out, scorer, source, seed, triple_scorer)
+        self.state.thresholds = newcomer_thresholds(triples, held_out, seed)
+        self.state.calibration = calibrate(held_out, scorer, source, is_ensemble, seed, facts, triples, answers)
 
     def final(self, world: World, epochs: int, learned: Fitted | None = None) -> Fitted:
         """Train a fresh model on everyone for a number of epochs; what the search learned is gone on from."""

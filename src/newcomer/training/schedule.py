@@ -189,7 +189,7 @@ def _learning(config: Config, dataset: InductiveDataset, prices: Prices) -> Iter
     if config.model.ensemble:
         weighed = queries + min(queries, MOST) + len(THINNED) * min(queries, THINNED_QUERIES)
         yield Stage("weights of the ensemble", weighed * question)
-    yield Stage("probabilities", (queries + asked + 4 * min(queries, MADE_UP)) * question)
+    yield Stage("probabilities", (queries + asked + 2 * min(queries, MADE_UP)) * question)
 
 
 def _queries(config: Config, dataset: InductiveDataset) -> int:

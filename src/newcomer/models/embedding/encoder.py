@@ -117,8 +117,11 @@ class Encoder(nn.Module, ABC):
         return States((self.inputs(nodes),), edges, nodes)
 
     @abstractmethod
-    def extend(self, seen: States, edges: Edges) -> States:
-        """Encode newcomers beside them: row ``k`` of ``edges`` is entity ``num_seen + k``."""
+    def extend(self, seen: States, edges: Edges, threads: int | None = 1) -> States:
+        """Encode newcomers beside them: row ``k`` of ``edges`` is entity ``num_seen + k``.
+
+        Where each is worked out by itself, so many ``threads`` share them (None: one a core).
+        """
 
     def states_with_newcomers(self, edges: Edges, arriving: Edges, nodes: Tensor | None = None) -> States:
         """Both at once: the seen entities, and newcomers beside them."""

@@ -27,7 +27,9 @@ from newcomer.models.device import one_thread
 from newcomer.models.embedding.decoders import Decoder
 from newcomer.models.embedding.encoder import Edges, Encoder, States
 from newcomer.models.embedding.foldin_solver import Facts, Problem, UsedFacts, candidates_of, solve_all, solve_one
+from newcomer.rules.limits import in_threads, thread_count
 
+AT_ONCE = 16  # newcomers a thread takes at a time
 NEGATIVES = 512
 MAX_LOG_WEIGHT = 3.0  # how far beyond that of an even draw a negative's weight may be, in the logarithm
 
@@ -83,18 +85,18 @@ class FoldInEncoder(Encoder):
         same = (own == self.decoder.identity(own)).all(dim=1)
         return same.to(relations.device)[place]
 
-    def extend(self, seen: States, edges: Edges) -> States:
+    def extend(self, seen: States, edges: Edges, threads: int | None = 1) -> States:
         """Newcomers by their seen neighbours first; then those with neighbours among these newcomers, by both."""
         known, device = seen.layers[0].detach().cpu(), seen.layers[0].device
         facts, start = self._used_facts(edges), len(known)
         vectors = torch.cat([known, known.new_zeros(edges.rows.num_rows, known.shape[1])])
         usable = torch.arange(len(vectors)) < start
         with torch.no_grad():
-            first = self._solved(facts.where(usable[facts.columns]), vectors, start, device)
+            first = self._solved(facts.where(usable[facts.columns]), vectors, start, device, threads)
             usable[start + facts.newcomers[usable[facts.columns]]] = True
             facts = facts.where(usable[facts.columns])
             again = torch.isin(facts.newcomers, facts.newcomers[facts.columns >= start])
-            vectors = self._solved(facts.where(again), first, start, device)
+            vectors = self._solved(facts.where(again), first, start, device, threads)
         return seen.joined(vectors[start:].to(device), edges)
 
     def _used_facts(self, edges: Edges) -> UsedFacts:
@@ -105,7 +107,9 @@ class FoldInEncoder(Encoder):
         facts = UsedFacts(row[order], relations[order], columns[order], weights[order])
         return facts.where((facts.weights > 0) & ~self.is_unknown(facts.relations))
 
-    def _solved(self, facts: UsedFacts, vectors: Tensor, start: int, device: torch.device) -> Tensor:
+    def _solved(
+        self, facts: UsedFacts, vectors: Tensor, start: int, device: torch.device, threads: int | None
+    ) -> Tensor:
         """All vectors, with those of the newcomers, from ``start`` on, solved for who have such facts."""
         found = vectors.clone()
         if device.type != "cpu":
@@ -114,9 +118,16 @@ class FoldInEncoder(Encoder):
             return found
         newcomers, counts = torch.unique_consecutive(facts.newcomers, return_counts=True)
         parts = (torch.split(column, counts.tolist()) for column in facts[1:])
+
+        def solve(relations: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
+            torch.set_num_threads(1)  # in every thread anew
+            return self.solve(self.facts(relations, vectors, columns, weights))
+
         with one_thread():  # and one by one: then no vector depends on who else arrives
-            for newcomer, relations, columns, weights in zip(newcomers.tolist(), *parts, strict=True):
-                found[start + newcomer] = self.solve(self.facts(relations, vectors, columns, weights))
+            asked = list(zip(*parts, strict=True))
+            vectors_found = in_threads(lambda one: solve(*one), asked, thread_count(threads), AT_ONCE)
+        for newcomer, vector in zip(newcomers.tolist(), vectors_found, strict=True):
+            found[start + newcomer] = vector
         return found
 
     def _problem(self, device: torch.device) -> Problem:

@@ -176,6 +176,7 @@ class NewcomerEncoder:
         labels: Tensor | None = None,
         support: Tensor | None = None,
         vectors: Tensor | None = None,
+        threads: int | None = 1,
     ) -> EncodedComponent:
         """Encode newcomers by their facts (or take their ``vectors``); then, where rules infer more, by both.
 
@@ -192,7 +193,7 @@ class NewcomerEncoder:
         graph = self._graph_of(component, near, used)
         places = torch.from_numpy(near.astype(np.int64)).to(self.device)
         with torch.no_grad():
-            labels, states = self._labelled(places, graph, labels, vectors)
+            labels, states = self._labelled(places, graph, labels, vectors, threads)
             added = self._support(graph, support, partial(self._truths, places, states))
         return EncodedComponent(component, places, states, graph, virtual, labels, added)
 
@@ -215,13 +216,18 @@ class NewcomerEncoder:
         return build_graph_tensors(facts, len(ids), moved, self.device)
 
     def _labelled(
-        self, near: Tensor, graph: GraphTensors, labels: Tensor | None, vectors: Tensor | None
+        self,
+        near: Tensor,
+        graph: GraphTensors,
+        labels: Tensor | None,
+        vectors: Tensor | None,
+        threads: int | None,
     ) -> tuple[Tensor, States]:
         """The labels of virtual triples, where they are not known yet, and the encoded newcomers."""
         if labels is not None and self.encoder.uses_virtual_edges:
             return labels, self._extended(near, graph, graph.weights(labels))
         nothing = torch.zeros(len(graph.virtual), device=self.device)
-        alone = self._extended(near, graph, graph.weights(nothing), vectors)
+        alone = self._extended(near, graph, graph.weights(nothing), vectors, threads)
         if labels is None:
             labels = self._soft_labels(near, graph, alone)
         if not (self.encoder.uses_virtual_edges and bool(labels.any())):
@@ -242,7 +248,14 @@ class NewcomerEncoder:
             found.append(soft_labels(truths[: len(part)], support, self.c))
         return torch.cat(found)
 
-    def _extended(self, near: Tensor, graph: GraphTensors, weights: Tensor, vectors: Tensor | None = None) -> States:
+    def _extended(
+        self,
+        near: Tensor,
+        graph: GraphTensors,
+        weights: Tensor,
+        vectors: Tensor | None = None,
+        threads: int | None = 1,
+    ) -> States:
         """The newcomers beside seen entities whose own edges nobody needs here."""
         nothing = near.new_empty(0)
         no_rows = Rows(near.new_zeros(len(near) + 1), nothing, graph.num_entities)
@@ -251,7 +264,9 @@ class NewcomerEncoder:
         edges = graph.edges(weights)
         rows, entries = edges.rows.pick(torch.arange(len(near), graph.num_entities, device=self.device))
         of_newcomers = Edges(rows, edges.relations[entries], edges.weights[entries])
-        return self.encoder.extend(seen, of_newcomers) if vectors is None else seen.joined(vectors, of_newcomers)
+        if vectors is not None:
+            return seen.joined(vectors, of_newcomers)
+        return self.encoder.extend(seen, of_newcomers, threads)
 
     def _truths(self, near: Tensor, states: States, triples: Tensor) -> Tensor:
         """(n,): truths of a component's triples in 0..1: seen ends with all their edges, newcomers with theirs."""

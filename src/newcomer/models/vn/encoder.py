@@ -40,7 +40,7 @@ class VNEncoder(Encoder):
     def states(self, edges: Edges, nodes: Tensor | None = None) -> States:
         return States(self._layers(edges, self.inputs(nodes)), edges)
 
-    def extend(self, seen: States, edges: Edges) -> States:
+    def extend(self, seen: States, edges: Edges, threads: int | None = 1) -> States:
         one_by_one = not self.training and not one_pass_pays(edges)
         arrived = self.vectors.new_zeros(edges.rows.num_rows, self.vectors.shape[1])
         together = [torch.cat([seen.layers[0], arrived])]

@@ -171,7 +171,8 @@ def count_common(
 ) -> npt.NDArray[np.int64]:  # (rules, 3): premise, conclusion, pairs with both
     """Every ``premise => conclusion`` that is confident enough and leaves a pair to complete.
 
-    Paths are sorted by their own start and type (``begins``), then end; ``end_places`` has the end of each, ``end_types`` the types by end.
+    Paths are sorted by their own start and type (``begins``), then end; ``end_places`` has the end of each,
+    ``end_types`` the types by end.
     """
     types = len(begins) - 1
     common, touched = np.zeros(types, dtype=np.int64), np.empty(types, dtype=np.int64)
