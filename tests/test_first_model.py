@@ -17,9 +17,9 @@ from newcomer.models.bundle import metrics_of, read_bundle
 from newcomer.models.embedding.model import ENCODERS
 from newcomer.training.checkpoint import has_checkpoint
 from newcomer.training.fitted import CUT_SHORT, PRELIMINARY, Fitted
-from newcomer.training.pipeline import Limits, Listener, fit
+from newcomer.training.pipeline import ASKED, FEWEST, Limits, Listener, fit, questions_of_first
 from newcomer.training.preparation import prepare
-from newcomer.training.schedule import PROPAGATION, VECTORS
+from newcomer.training.schedule import PROPAGATION, VECTORS, Schedule, Stage
 from nn_oracle import one_thread
 from reproduction_world import with_labels
 from training_world import FOLDED, SMALL, StopAfter, Stopped, choosing, settings, world
@@ -98,6 +98,16 @@ def test_neither_generous_limits_nor_a_first_model_change_the_result(tmp_path, m
     trained(tmp_path / "first", report=looking)
     assert looking.found
     assert contents(tmp_path / "free") == contents(tmp_path / "limited") == contents(tmp_path / "first")
+
+
+def test_a_first_model_asks_fewer_questions_where_each_takes_long():
+    def asked(seconds: float, question: float) -> int:
+        return questions_of_first(Schedule(CONFIG, (Stage(VECTORS, seconds),), 0.0, PLENTY, {}, question))
+
+    assert asked(600.0, 0.001) == 30_000  # a twentieth of the time
+    assert asked(1_200.0, 0.2) == 300
+    assert asked(600.0, 0.2) == FEWEST == asked(600.0, 1_000.0)
+    assert asked(600.0, 0.0) >= 2 * ASKED  # rules alone are not asked that way
 
 
 def test_without_limits_there_is_no_first_model(tmp_path, pays):

@@ -89,7 +89,7 @@ def test_each_stage_costs_its_steps_times_their_price():
             VECTORS: 4 * 3 * 2.0,
             PROPAGATION: 6 * 1.0,
             "weights of the ensemble": (2 + 3) * queries * question,
-            "probabilities": (queries + asked_at_most + 4 * queries) * question,
+            "probabilities": (queries + asked_at_most + 2 * queries) * question,
             "vectors of the whole graph": 2 * 3 * 2.0,
             "propagation in the whole graph": 3 * 1.0,
         }

@@ -42,6 +42,8 @@ __all__ = ["Fitted", "Limits", "Listener", "decided", "fit"]
 FIRST_PAYS = 120.0  # seconds that the rest takes, from which on a first model is worth its time
 FIRST = {"training.epochs": 1, "model.propagation": False}
 FIRST_QUERIES, FIRST_QUESTIONS, FIRST_DIM, FIRST_BATCHES = 400, 1500, 32, 400  # at most
+FIRST_SHARE, FEWEST = 0.05, 160  # of the time for what is asked to learn a first model, and how much that is at least
+ASKED = 8  # times that each of its queries is asked, or one like it
 Handover = Callable[[Fitted], None]
 
 
@@ -135,26 +137,34 @@ class _Training:
 
     def _hand_over_first(self, run: Run, whole: World, exam: Exam) -> None:
         """Make a model of what is counted and of one epoch, where the rest takes long."""
-        late = run.schedule is not None and run.schedule.seconds > FIRST_PAYS
-        if self.first is None or not late or run.state.epoch > 0:
+        schedule = run.schedule
+        if self.first is None or schedule is None or schedule.seconds <= FIRST_PAYS or run.state.epoch > 0:
             return
+        questions = questions_of_first(schedule)
         run.listener.stage("making a first model")
         quick = replace(
             run,
-            config=_first_config(run.config),
+            config=_first_config(run.config, questions // 2),
             journal=Journal(None, run.journal.identity),
             listener=Listener(),
             schedule=None,
             most_batches=FIRST_BATCHES,
         )
-        learned = quick.search(self.dataset, exam.of(FIRST_QUERIES, run.config.seed))
+        learned = quick.search(self.dataset, exam.of(min(FIRST_QUERIES, questions // (2 * ASKED)), run.config.seed))
         found = quick.final(whole, 1, learned)
         run.journal.keep(run.journal.tensors)  # from here on it can be resumed, with the sizes that were decided
         self.first(replace(found, metrics={**found.metrics, PRELIMINARY: True}))
 
 
-def _first_config(config: Config) -> Config:
+def questions_of_first(schedule: Schedule) -> int:
+    """How many a first model may ask to learn its weights and probabilities: fewer where each takes long."""
+    if schedule.question == 0:
+        return 2 * ASKED * FIRST_QUERIES
+    return max(FEWEST, int(FIRST_SHARE * schedule.seconds / schedule.question))
+
+
+def _first_config(config: Config, questions: int) -> Config:
     """The settings of a first model: what takes long is left out, or small."""
-    asked, dim = config.training.calibration_questions, config.model.dim
-    smaller = {"training.calibration_questions": min(FIRST_QUESTIONS, asked), "model.dim": min(FIRST_DIM, dim)}
+    asked, dim = min(FIRST_QUESTIONS, questions, config.training.calibration_questions), config.model.dim
+    smaller = {"training.calibration_questions": asked, "model.dim": min(FIRST_DIM, dim)}
     return with_settings(config, FIRST | smaller)

@@ -93,6 +93,7 @@ class Schedule:
     memory: float
     limits: Limits
     smaller: dict[str, tuple[Any, Any]]  # settings by name: as asked, and as they fit
+    question: float = 0.0  # what one costs without the propagation network
 
     @property
     def seconds(self) -> float:
@@ -135,7 +136,7 @@ def _fits(schedule: Schedule, limits: Limits, spent: float) -> bool:
 
 def _schedule(config: Config, dataset: InductiveDataset, prices: Prices, limits: Limits, mined: bool) -> Schedule:
     stages = tuple(one for one in _stages(config, dataset, prices, mined) if one.seconds > 0)
-    return Schedule(config, stages, memory_needed(config, dataset, prices), limits, {})
+    return Schedule(config, stages, memory_needed(config, dataset, prices), limits, {}, prices.question)
 
 
 def _at_most(config: Config, rung: Rung) -> Config:
