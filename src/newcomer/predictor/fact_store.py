@@ -81,12 +81,13 @@ class Names:
             raise OptionError(f"the model knows no relation {shown(name)}; {guess}")
         return found
 
-    def rule(self, rules: RuleSet, row: int) -> str:
-        """A rule in words; many answers have the same."""
+    def rules_in_words(self, rules: RuleSet, rows: Sequence[int]) -> list[str]:
+        """Some of these rules in words; many answers have the same."""
         texts = self._rules.setdefault(rules, {})
-        if row not in texts:
-            texts[row] = rules[row].text(self.relations, self.entities)
-        return texts[row]
+        for row in rows:
+            if row not in texts:
+                texts[row] = rules[row].text(self.relations, self.entities)
+        return [texts[row] for row in rows]
 
     def words(self, fact: Fact) -> Triple:
         """A fact by name."""
@@ -287,21 +288,29 @@ class NamedComponent(Component):
 
     def name(self, identifier: int, names: Names) -> str:
         """The name of a member or of a seen entity."""
-        return names.entity_names[identifier] if identifier < names.num_seen else self._members[identifier]
+        return names.entity_names[identifier] if identifier < names.num_seen else self.names_by_id[identifier]
 
     @cached_property
-    def _members(self) -> dict[int, str]:
+    def names_by_id(self) -> dict[int, str]:
+        """The names of the members."""
         return dict(zip(self.ids.tolist(), self.names, strict=True))
 
 
 def facts_by_id(members: Iterable[str], store: FactStore, names: Names, ids: Mapping[str, int]) -> TripleArray:
     """The facts of newcomers, each once; ``ids`` has those of all newcomers in them."""
 
-    def number(name: str) -> int:
-        return ids[name] if name in ids else names.entities.index[name]
-
+    known = names.entities.index
     stated = {fact for name in members for fact in store[name]}
-    return TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])
+    numbers = [
+        number
+        for head, relation, tail in stated
+        for number in (
+            ids[head] if head in ids else known[head],
+            relation,
+            ids[tail] if tail in ids else known[tail],
+        )
+    ]
+    return TripleArray.of(np.array(numbers, dtype=np.int32).reshape(-1, 3))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,12 +17,12 @@ counts nothing), and ``d`` that of an entity's facts. Facts with x itself do not
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Adjacency, Ids, Mask, Offsets, Overlay, OverlayArrays
+from newcomer.graph import Adjacency, Ids, Mask, Offsets, Overlay, OverlayArrays, read_only
 from newcomer.rules.compiled import compiled, edges_of, inverse_of, row_of
 from newcomer.rules.grounding import Facts, Floats
 from newcomer.rules.ranking import OnlineRules, RuleEvidence, RuleRanker, answer_row
@@ -108,9 +108,20 @@ class GraphStatistics:
         found = np.zeros(self.overlay.num_entities)
         if len(answers):
             chosen = _some(answers)
-            features = np.sort(_answer_features(self.overlay.arrays, entity, chosen))
-            _add_similarity(self.overlay.arrays, chosen, features, found)
+            features = np.sort(_answer_features(self.overlay.arrays, entity, chosen, self.fact_counts))
+            _add_similarity(self.overlay.arrays, chosen, features, self.fact_counts, found)
         return found
+
+    @cached_property
+    def fact_counts(self) -> Offsets:
+        """(entities,): how many facts each has; one of an entity with itself counts twice."""
+        overlay = self.overlay
+        counts, stored, added = np.zeros(overlay.num_entities, np.int64), overlay.base.rows.sizes, overlay.delta.sizes
+        counts[: len(stored)] = stored
+        counts -= np.bincount(self._removed_facts[1], minlength=len(counts))
+        counts[overlay.removed] = 0
+        counts[: len(added)] += added
+        return read_only(counts)
 
     def shared(
         self, entity: int, answers: npt.NDArray[np.integer], other: int, named: int | None = None
@@ -123,7 +134,7 @@ class GraphStatistics:
         chosen = chosen[chosen != other]
         features = self._counting_features(entity, other)
         found = _shared_gains(arrays, chosen, *features)
-        facts = _counts_of_facts(arrays, chosen) * _count_facts(arrays, other) * len(_some(answers))
+        facts = self.fact_counts[chosen] * self.fact_counts[other] * len(_some(answers))
         found /= np.sqrt(np.maximum(facts, 1))  # those who have none share nothing
         order = np.lexsort((chosen, -found))[: np.count_nonzero(found)]
         rows = zip(chosen[order].tolist(), found[order].tolist(), strict=True)
@@ -192,26 +203,6 @@ def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 @compiled
-def _count_facts(graph: OverlayArrays, entity: int) -> Any:
-    """How many facts an entity has."""
-    first, end = row_of(graph.delta.offsets, entity)
-    count = end - first
-    if not graph.removed[entity]:
-        first, end = row_of(graph.base.offsets, entity)
-        for tail in graph.base.tails[first:end]:
-            count += not graph.removed[tail]
-    return count
-
-
-@compiled
-def _counts_of_facts(graph: OverlayArrays, entities: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    found = np.empty(len(entities), dtype=np.int64)
-    for place in range(len(entities)):
-        found[place] = _count_facts(graph, entities[place])
-    return found
-
-
-@compiled
 def _having(graph: OverlayArrays, end: int, inverse: int) -> tuple[Ids, Ids]:
     """Those who have a feature, of whom the first ones may be removed; they follow from its end."""
     first, stop = edges_of(graph.base.offsets, graph.base.relations, end, inverse)
@@ -252,11 +243,13 @@ def _shared_gains(
 
 
 @compiled
-def _answer_features(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _answer_features(
+    graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64], counts: Offsets
+) -> npt.NDArray[np.int64]:
     """The features of all answers, each as one number: by relation, end and answer."""
     size, many, room = len(graph.removed), len(answers), 0
     for answer in answers:
-        room += _count_facts(graph, answer)
+        room += counts[answer]
     keys, count = np.empty(room, dtype=np.int64), 0
     for place in range(many):
         answer = answers[place]
@@ -277,41 +270,57 @@ def _answer_features(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.
 
 
 @compiled
-def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, found: Floats) -> None:
-    """Add to everyone who has a feature what it counts."""
-    stored, added = _having(graph, end, inverse)
-    having = len(added)
-    if having + len(stored) > WIDEST:
-        return
-    for one in stored:
-        having += not graph.removed[one]
-    gain = np.log((graph.num_seen + 1) / (having + 1)) * share
-    if gain <= 0:
-        return
-    for one in stored:
-        if not graph.removed[one]:
-            found[one] += gain
-    for one in added:
-        found[one] += gain
+def _count_staying(entities: Ids, first: int, stop: int, removed: Mask) -> int:
+    """How many of ``entities[first:stop]`` are not removed."""
+    count = 0
+    for place in range(first, stop):
+        count += not removed[entities[place]]
+    return count
+
+
+@compiled
+def _add_to_staying(entities: Ids, first: int, stop: int, removed: Mask, gain: float, found: Floats) -> None:
+    """Add to those of ``entities[first:stop]`` that are not removed."""
+    for place in range(first, stop):
+        if not removed[entities[place]]:
+            found[entities[place]] += gain
 
 
 @compiled
 def _add_similarity(
-    graph: OverlayArrays, answers: npt.NDArray[np.int64], features: npt.NDArray[np.int64], found: Floats
+    graph: OverlayArrays,
+    answers: npt.NDArray[np.int64],
+    features: npt.NDArray[np.int64],
+    counts: Offsets,
+    found: Floats,
 ) -> None:
-    """Add what the answers' features count, which come sorted, to all who have them."""
+    """Add what the answers' features count, which come sorted, to all who have them.
+
+    Who has a feature is looked up here by places: to have `_having` hand over arrays takes longer than all the rest.
+    """
     shares, size, many, place = np.empty(len(answers)), len(graph.removed), len(answers), 0
+    base, delta, removed, nobody = graph.base, graph.delta, graph.removed, np.zeros_like(graph.removed)
     for one in range(many):
-        shares[one] = 1 / np.sqrt(max(_count_facts(graph, answers[one]), 1) * many)
+        shares[one] = 1 / np.sqrt(max(counts[answers[one]], 1) * many)
     while place < len(features):
         key, share = features[place] // many, 0.0
         while place < len(features) and features[place] // many == key:
             share += shares[features[place] % many]
             place += 1
-        _add_feature(graph, key % size, inverse_of(key // size, graph.num_relations), share, found)
+        end, inverse = key % size, inverse_of(key // size, graph.num_relations)
+        first, stop = edges_of(base.offsets, base.relations, end, inverse)
+        stop = first if removed[end] else stop
+        more, last = edges_of(delta.offsets, delta.relations, end, inverse)
+        if stop - first + last - more > WIDEST:
+            continue
+        having = _count_staying(base.tails, first, stop, removed) + last - more
+        gain = np.log((graph.num_seen + 1) / (having + 1)) * share
+        if gain > 0:
+            _add_to_staying(base.tails, first, stop, removed, gain, found)
+            _add_to_staying(delta.tails, more, last, nobody, gain, found)
     for one in range(size):
         if found[one] > 0:
-            found[one] /= np.sqrt(_count_facts(graph, one))
+            found[one] /= np.sqrt(counts[one])
 
 
 @compiled
