@@ -73,8 +73,11 @@ def embedding(signals: Signals) -> Column:
 def rule_rank(signals: Signals) -> Column:
     """Minus the log rank: 1 and those above; equals share theirs."""
     scores = signals.rules.scores
-    above = len(scores) - np.searchsorted(np.sort(scores), scores, side="right")
-    return -np.log(1 + above).astype(np.float32)
+    better = np.flatnonzero(scores > scores.min())  # few: most have the lowest score, and need no sorting
+    top = scores[better]
+    ranks = np.full(len(scores), -np.log(1 + len(top)), dtype=np.float32)
+    ranks[better] = -np.log(1 + len(top) - np.searchsorted(np.sort(top), top, side="right")).astype(np.float32)
+    return ranks
 
 
 def rule_confidence(signals: Signals) -> Column:
