@@ -227,8 +227,8 @@ class InferenceEngine:
         graph = in_threads(lambda query: self._graph_signals(snapshot, *query), distinct, thread_count(self.threads))
         rows: list[Column | None] = [None] * len(distinct)
         if self.propagation is not None:
-            asked = np.array(distinct, dtype=np.int32).reshape(-1, 2).T
-            rows = list(self.propagation.scores(snapshot.overlay, *asked))
+            entity, relation = np.array(distinct, dtype=np.int32).reshape(-1, 2).T
+            rows = list(self.propagation.scores(snapshot.overlay, entity, relation, self.threads))
         found = {one[0]: self._signals(snapshot, *one) for one in zip(distinct, graph, rows, strict=True)}
         return [found[query] for query in queries]
 

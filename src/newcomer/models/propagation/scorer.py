@@ -5,6 +5,7 @@ serves any graph of these relations; where newcomers bring more facts than were 
 candidate is what they state about it.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from newcomer.models.propagation.attribution import Chain, Question, attributed_
 from newcomer.models.propagation.edges import PropagationEdges, propagation_edges, silent_hubs
 from newcomer.models.propagation.inference import KnownEdges, QueryPropagation
 from newcomer.models.propagation.network import Propagation, batch_size
+from newcomer.rules.limits import in_threads, thread_count
 
 
 class PropagationScorer:
@@ -33,19 +35,35 @@ class PropagationScorer:
         self._last: tuple[Overlay, KnownEdges] | None = None
         self._last_parts: tuple[Overlay, list[PropagationEdges]] | None = None
 
-    def scores(self, overlay: Overlay, entities: Ids, relations: Ids) -> npt.NDArray[np.float32]:
-        """(queries, entities): log shares; zeros for a relation that no observed fact has, and for a silent hub."""
+    def scores(
+        self, overlay: Overlay, entities: Ids, relations: Ids, threads: int | None = 1
+    ) -> npt.NDArray[np.float32]:
+        """(queries, entities): log shares; zeros for a relation that no observed fact has, and for a silent hub.
+
+        On a CPU so many ``threads`` share the queries (None: one a core).
+        """
         found = np.zeros((len(entities), overlay.num_entities), dtype=np.float32)
         known = np.flatnonzero(self._known_relations[relations] & ~self._are_hubs(entities))
         asked = np.stack([entities[known], relations[known]], axis=1).astype(np.int64)
         distinct, places = np.unique(asked, axis=0, return_inverse=True)  # one query may have many answers
-        # On a CPU one by one: what is asked together is rounded differently, and takes as long.
-        step = batch_size(self._base_edges, overlay.num_entities) if self.device.type == "cuda" else 1
-        for start in range(0, len(distinct), step):
-            shares = self._log_shares(overlay, distinct[start : start + step])
-            of_these = (places >= start) & (places < start + step)
-            found[known[of_these]] = shares[places[of_these] - start]
+        for part, shares in self._all_log_shares(overlay, distinct, threads):
+            of_these = (places >= part.start) & (places < part.stop)
+            found[known[of_these]] = shares[places[of_these] - part.start]
         return found
+
+    def _all_log_shares(
+        self, overlay: Overlay, queries: npt.NDArray[np.int64], threads: int | None
+    ) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
+        """The log shares of some queries at a time."""
+        # On a CPU one by one: what is asked together is rounded differently, and takes as long.
+        step = 1 if self._by_query is not None else batch_size(self._base_edges, overlay.num_entities)
+        parts = [slice(start, start + step) for start in range(0, len(queries), step)]
+        if self._by_query is not None:
+            self._known_edges(overlay, self._by_query)  # made once, before many threads want them
+        with one_thread():
+            workers = 1 if self._by_query is None else thread_count(threads)
+            found = in_threads(lambda part: self._log_shares(overlay, queries[part]), parts, workers)
+        return zip(parts, found, strict=True)
 
     def chains(self, overlay: Overlay, entity: int, relation: int, answer: int) -> list[Chain]:
         """The chains of facts by which messages lead to an answer; none where `scores` are zeros."""
@@ -62,7 +80,8 @@ class PropagationScorer:
 
     def _log_shares(self, overlay: Overlay, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """(queries, entities), for rows of entity and oriented relation."""
-        with torch.no_grad(), one_thread():
+        torch.set_num_threads(1)  # in every thread anew
+        with torch.no_grad():
             if self._by_query is not None:
                 known = self._known_edges(overlay, self._by_query)
                 scores = torch.stack([self._by_query.scores(known, *query) for query in queries.tolist()])
