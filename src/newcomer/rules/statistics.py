@@ -17,12 +17,12 @@ counts nothing), and ``d`` that of an entity's facts. Facts with x itself do not
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from newcomer.graph import Adjacency, Ids, Mask, Offsets, Overlay, OverlayArrays
+from newcomer.graph import Adjacency, Ids, Mask, Offsets, Overlay, OverlayArrays, read_only
 from newcomer.rules.compiled import compiled, edges_of, inverse_of, row_of
 from newcomer.rules.grounding import Facts, Floats
 from newcomer.rules.ranking import OnlineRules, RuleEvidence, RuleRanker, answer_row
@@ -108,9 +108,20 @@ class GraphStatistics:
         found = np.zeros(self.overlay.num_entities)
         if len(answers):
             chosen = _some(answers)
-            features = np.sort(_answer_features(self.overlay.arrays, entity, chosen))
-            _add_similarity(self.overlay.arrays, chosen, features, found)
+            features = np.sort(_answer_features(self.overlay.arrays, entity, chosen, self.fact_counts))
+            _add_similarity(self.overlay.arrays, chosen, features, self.fact_counts, found)
         return found
+
+    @cached_property
+    def fact_counts(self) -> Offsets:
+        """(entities,): how many facts each has; one of an entity with itself counts twice."""
+        overlay = self.overlay
+        counts, stored, added = np.zeros(overlay.num_entities, np.int64), overlay.base.rows.sizes, overlay.delta.sizes
+        counts[: len(stored)] = stored
+        counts -= np.bincount(self._removed_facts[1], minlength=len(counts))
+        counts[overlay.removed] = 0
+        counts[: len(added)] += added
+        return read_only(counts)
 
     def shared(
         self, entity: int, answers: npt.NDArray[np.integer], other: int, named: int | None = None
@@ -123,7 +134,7 @@ class GraphStatistics:
         chosen = chosen[chosen != other]
         features = self._counting_features(entity, other)
         found = _shared_gains(arrays, chosen, *features)
-        facts = _counts_of_facts(arrays, chosen) * _count_facts(arrays, other) * len(_some(answers))
+        facts = self.fact_counts[chosen] * self.fact_counts[other] * len(_some(answers))
         found /= np.sqrt(np.maximum(facts, 1))  # those who have none share nothing
         order = np.lexsort((chosen, -found))[: np.count_nonzero(found)]
         rows = zip(chosen[order].tolist(), found[order].tolist(), strict=True)
@@ -192,26 +203,6 @@ def _some(answers: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 @compiled
-def _count_facts(graph: OverlayArrays, entity: int) -> Any:
-    """How many facts an entity has."""
-    first, end = row_of(graph.delta.offsets, entity)
-    count = end - first
-    if not graph.removed[entity]:
-        first, end = row_of(graph.base.offsets, entity)
-        for tail in graph.base.tails[first:end]:
-            count += not graph.removed[tail]
-    return count
-
-
-@compiled
-def _counts_of_facts(graph: OverlayArrays, entities: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    found = np.empty(len(entities), dtype=np.int64)
-    for place in range(len(entities)):
-        found[place] = _count_facts(graph, entities[place])
-    return found
-
-
-@compiled
 def _having(graph: OverlayArrays, end: int, inverse: int) -> tuple[Ids, Ids]:
     """Those who have a feature, of whom the first ones may be removed; they follow from its end."""
     first, stop = edges_of(graph.base.offsets, graph.base.relations, end, inverse)
@@ -252,11 +243,13 @@ def _shared_gains(
 
 
 @compiled
-def _answer_features(graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _answer_features(
+    graph: OverlayArrays, entity: int, answers: npt.NDArray[np.int64], counts: Offsets
+) -> npt.NDArray[np.int64]:
     """The features of all answers, each as one number: by relation, end and answer."""
     size, many, room = len(graph.removed), len(answers), 0
     for answer in answers:
-        room += _count_facts(graph, answer)
+        room += counts[answer]
     keys, count = np.empty(room, dtype=np.int64), 0
     for place in range(many):
         answer = answers[place]
@@ -297,12 +290,16 @@ def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, fou
 
 @compiled
 def _add_similarity(
-    graph: OverlayArrays, answers: npt.NDArray[np.int64], features: npt.NDArray[np.int64], found: Floats
+    graph: OverlayArrays,
+    answers: npt.NDArray[np.int64],
+    features: npt.NDArray[np.int64],
+    counts: Offsets,
+    found: Floats,
 ) -> None:
     """Add what the answers' features count, which come sorted, to all who have them."""
     shares, size, many, place = np.empty(len(answers)), len(graph.removed), len(answers), 0
     for one in range(many):
-        shares[one] = 1 / np.sqrt(max(_count_facts(graph, answers[one]), 1) * many)
+        shares[one] = 1 / np.sqrt(max(counts[answers[one]], 1) * many)
     while place < len(features):
         key, share = features[place] // many, 0.0
         while place < len(features) and features[place] // many == key:
@@ -311,7 +308,7 @@ def _add_similarity(
         _add_feature(graph, key % size, inverse_of(key // size, graph.num_relations), share, found)
     for one in range(size):
         if found[one] > 0:
-            found[one] /= np.sqrt(_count_facts(graph, one))
+            found[one] /= np.sqrt(counts[one])
 
 
 @compiled
