@@ -175,6 +175,16 @@ def tails_of(graph: OverlayArrays, entity: int, relation: int) -> Ids:
 
 
 @compiled
+def may_lead(offsets: Offsets, relations: Ids, num_seen: int, entity: int, relation: int) -> bool:
+    """Whether (entity, relation) leads anywhere, by the observed rows; of a newcomer it may.
+
+    Most lead nowhere, and to ask this first is several times sooner than to have `tails_of` hand over no tails.
+    """
+    first, end = edges_of(offsets, relations, entity, relation)
+    return first < end or entity >= num_seen
+
+
+@compiled
 def anyone(graph: OverlayArrays, relation: int) -> Ids:
     """Everyone whom the oriented relation leads from: seen entities, then newcomers."""
     inverse = inverse_of(relation, graph.num_relations)
@@ -256,12 +266,15 @@ def _two(
     facts: Facts, middle: int, graph: OverlayArrays, rules: OrientedRules, own: Offsets, found: Ids, count: int
 ) -> tuple[Ids, int]:
     """Rules own[0]..own[1] go on from ``middle`` by their second relation; those with the same one stand together."""
+    offsets, relations = graph.observed.offsets, graph.observed.relations
     i, last = own[0] if middle != facts.entity else own[1], own[1]
     while i < last:
         run = lower_bound(rules.body2, i, last, rules.body2[i] + 1)
-        for end in tails_of(graph, middle, rules.body2[i]):
-            for rule in range(i, run):
-                found, count = _concluded(facts, found, count, rules.row[rule], rules.head[rule], end, middle, NOBODY)
+        if may_lead(offsets, relations, graph.num_seen, middle, rules.body2[i]):
+            for end in tails_of(graph, middle, rules.body2[i]):
+                for rule in range(i, run):
+                    row, head = rules.row[rule], rules.head[rule]
+                    found, count = _concluded(facts, found, count, row, head, end, middle, NOBODY)
         i = run
     return found, count
 
@@ -271,7 +284,10 @@ def _three(
     facts: Facts, middle: int, graph: OverlayArrays, rules: OrientedRules, own: Offsets, found: Ids, count: int
 ) -> tuple[Ids, int]:
     """As `_two`, one step further; all nodes of the chain differ, as such rules are counted."""
+    offsets, relations = graph.observed.offsets, graph.observed.relations
     for i in range(own[0] if middle != facts.entity else own[1], own[1]):
+        if not may_lead(offsets, relations, graph.num_seen, middle, rules.body2[i]):
+            continue
         for second in tails_of(graph, middle, rules.body2[i]):
             if second == facts.entity or second == middle:
                 continue

@@ -37,6 +37,7 @@ from newcomer.rules.grounding import (
     RuleIndex,
     ends_of_variable,
     holds,
+    may_lead,
     tails_of,
 )
 from newcomer.rules.limits import in_threads
@@ -200,13 +201,14 @@ def _ends_of_chain(
 ) -> tuple[Ids, int]:
     """The distinct ends of a chain's or an intersection's body; ``stamps`` (one an entity) tells which were met."""
     relations, tails, kind, count = facts.relations, facts.tails, rules.kind[place], 0
+    observed, seen = graph.observed, graph.num_seen
     first, last = run_of(relations, 0, len(relations), rules.body1[place])
     for middle in tails[first:last]:
         if middle == facts.entity:
             continue
         if kind == ONE or (kind == BOTH and holds(relations, tails, rules.body2[place], middle)):
             ends, count = _with_one_more(ends, count, middle)
-        elif kind != BOTH:
+        elif kind != BOTH and may_lead(observed.offsets, observed.relations, seen, middle, rules.body2[place]):
             for second in tails_of(graph, middle, rules.body2[place]):
                 if second == facts.entity:
                     continue
