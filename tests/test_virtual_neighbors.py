@@ -3,6 +3,9 @@
 Covers newcomer.rules.grounding.
 """
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +17,15 @@ from newcomer.errors import OptionError
 from newcomer.graph import InductiveDataset, Overlay, TripleArray
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.rule import Kind, Rule, RuleSet, parse_rule
-from newcomer.rules.virtual_neighbors import LOGIC, PATH, Grounder, NeighborLimits, VirtualNeighbors, virtual_neighbors
+from newcomer.rules.virtual_neighbors import (
+    LOGIC,
+    PATH,
+    Grounder,
+    NeighborLimits,
+    Sought,
+    VirtualNeighbors,
+    virtual_neighbors,
+)
 from overlay_world import ENTITIES as MORE
 from overlay_world import RELATIONS as KINDS
 from overlay_world import changes, own
@@ -116,6 +127,27 @@ def geography(facts: list[tuple[str, str, str]]) -> tuple[InductiveDataset, Rule
             Rule(**{**shape.__dict__, "support": support, "body_size": body, "pca_body_size": body, "head_size": 300})
         )
     return dataset, RuleSet.of(rules, len(dataset.relations))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_sought_is_all_that_is_concluded_of_it(seed):
+    rng = np.random.default_rng(seed)
+    overlay = Overlay.of(graph_of(random_rows(rng, ENTITIES, RELATIONS, 20), ENTITIES, RELATIONS))
+    rules, ends, found = random_rules(rng, ENTITIES, RELATIONS, 25), np.array([0, 2, 5], dtype=np.int32), 0
+    for entity, relation in product(range(ENTITIES), range(2 * RELATIONS)):
+        sought, asked = Sought(relation, ends), np.array([entity], dtype=np.int32)
+        for limits in (ANY, replace(ANY, max_per_entity=1)):
+            some, every = (
+                as_set(virtual_neighbors(Grounder(rules, limits), overlay, asked, PathLimits(walks=20), sought=one))
+                for one in (sought, None)
+            )
+            facts = {
+                (entity, relation, end) if relation < RELATIONS else (end, relation - RELATIONS, entity)
+                for end in ends.tolist()
+            }
+            assert some <= every and {one for one in every if one[0] in facts} <= some
+            found += len(some)
+    assert found > 0
 
 
 def test_a_newcomer_with_a_handful_of_facts_gets_neighbours_with_reasons():

@@ -11,7 +11,14 @@ from newcomer.rules.limits import thread_count
 from newcomer.rules.mining.symmetric_paths import PathLimits
 from newcomer.rules.ranking import RuleRanker
 from newcomer.rules.rule import RuleSet
-from newcomer.rules.virtual_neighbors import Grounder, NeighborLimits, VirtualNeighbors, about_those, virtual_neighbors
+from newcomer.rules.virtual_neighbors import (
+    Grounder,
+    NeighborLimits,
+    Sought,
+    VirtualNeighbors,
+    about_those,
+    virtual_neighbors,
+)
 
 NOBODY = Component(np.empty(0, dtype=np.int32), TripleArray.empty())
 
@@ -58,20 +65,21 @@ class RuleEngine:
         return self._grounded(self.neighbors, component.ids, component, self.paths, threads)
 
     def conclusions(
-        self, component: Component | None, entity: int, relation: int, paths: bool = True
+        self, component: Component | None, entity: int, sought: Sought, paths: bool = True
     ) -> VirtualNeighbors | None:
-        """What all rules for a relation that may be reasons conclude about one entity, seen or of the component.
+        """What all rules that may be reasons conclude of what is sought about one entity, seen or of the component.
 
         Without ``paths`` symmetric paths are not searched for.
         """
         if self.reasons is None:
             return None
+        relation = sought.relation % self.reasons.num_relations
         if relation not in self._by_relation:
             rules = self.reasons.rules
             mine = np.flatnonzero(rules.heads % rules.num_relations == relation)
             self._by_relation[relation] = self.reasons.only(mine)
         asked, limits = np.array([entity], dtype=np.int32), self.paths if paths else None
-        return self._grounded(self._by_relation[relation], asked, component or NOBODY, limits, relation=relation)
+        return self._grounded(self._by_relation[relation], asked, component or NOBODY, limits, sought=sought)
 
     def has_all_paths(self, component: Component) -> bool:
         """Whether a component's virtual neighbours hold all its symmetric paths, each found from the entity asked."""
@@ -84,11 +92,11 @@ class RuleEngine:
         component: Component,
         paths: PathLimits | None,
         threads: int | None = 1,
-        relation: int | None = None,
+        sought: Sought | None = None,
     ) -> VirtualNeighbors:
         known = component.ids
         overlay = self.observed.with_delta(component.facts, known[known < self.observed.num_entities])
-        found = virtual_neighbors(grounder, overlay, entities, paths, self.seed, thread_count(threads), relation)
+        found = virtual_neighbors(grounder, overlay, entities, paths, self.seed, thread_count(threads), sought)
         return about_those(found, known, self.observed.num_seen)
 
 

@@ -38,14 +38,14 @@ class Conclusions:
 
     def _rows_of(self, fact: Fact) -> Iterator[tuple[VirtualNeighbors, Rows]]:
         """Where the groundings of a conclusion stand."""
-        triple = self._id(fact[0]), fact[1], self._id(fact[2])
+        triple = self.id(fact[0]), fact[1], self.id(fact[2])
         if self.found is not None:
             yield self.found, _rows_of(self.found, *triple)
         if self.paths is not None:
             rows = _rows_of(self.paths, *triple)
             yield self.paths, rows[self.paths.grounding_source[rows] == PATH]
 
-    def _id(self, name: str) -> int:
+    def id(self, name: str) -> int:
         """The id that rules know an entity by."""
         known = self.names.entities.index.get(name, UNKNOWN)
         return known if known != UNKNOWN or self.component is None else self.component.id(name)

@@ -4,7 +4,7 @@ All of it is found when it is looked at, in the state of newcomers in which the 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ from newcomer.predictor.reasons import (
 )
 from newcomer.rules.ranking import OnlineRules
 from newcomer.rules.statistics import frequencies
-from newcomer.rules.virtual_neighbors import VirtualNeighbors
+from newcomer.rules.virtual_neighbors import Sought, VirtualNeighbors
 
 UNNAMED = "?"  # stands for the entity asked about, where a fact of anyone is meant
 TRIES = 20  # facts that are left out in turn to find the one that an answer hangs on
@@ -44,7 +44,8 @@ class Query:
     entity: str
     relation: int
     left_out: Mask
-    _concluded: dict[tuple[str, bool], "Conclusions"] = field(default_factory=dict)  # needed so far
+    explained: list[str] = field(default_factory=list)  # the answers whose reasons may be asked for
+    _concluded: dict[tuple[str, bool, int], Conclusions] = field(default_factory=dict)  # needed so far
 
     @property
     def is_about_tails(self) -> bool:
@@ -117,17 +118,29 @@ class Query:
         """The newcomers that rules may lead to from the entity, if that is new."""
         return self.snapshot.connected(self.entity)
 
-    def concluded(self, name: str, with_paths: bool) -> "Conclusions":
-        """What rules, and symmetric paths where they are asked for, conclude of the relation about an entity."""
-        if (name, with_paths) not in self._concluded:
+    def concluded(self, name: str, with_paths: bool) -> Conclusions:
+        """What rules, and symmetric paths where they are asked for, conclude of the relation about one of the ends.
+
+        Of all the answers that are explained at once: rules are followed as far for one as for all of them.
+        """
+        key = name, with_paths, len(self.explained)
+        if key not in self._concluded:
             names, rules = self.snapshot.names, self.snapshot.engine.rules
             component = self.snapshot.component(name) if name in self.snapshot else None
-            entity, relation = names.seen(name) if component is None else component.id(name), self.relation
             paths = self._paths(name, component) if with_paths else None
+            empty = Conclusions(names, component, None, paths)
             search = with_paths and paths is None
-            logic = rules.conclusions(component, entity, relation % len(names.relations), paths=search)
-            self._concluded[name, with_paths] = Conclusions(names, component, logic, paths)
-        return self._concluded[name, with_paths]
+            logic = rules.conclusions(component, empty.id(name), self._sought(name, empty), paths=search)
+            self._concluded[key] = replace(empty, found=logic)
+        return self._concluded[key]
+
+    def _sought(self, name: str, known: Conclusions) -> Sought:
+        """The conclusions about one end of the answers that join it to the other."""
+        size = len(self.snapshot.names.relations)
+        others, along = self.explained, self.relation
+        if name != self.entity:
+            others, along = [self.entity], (self.relation + size) % (2 * size)
+        return Sought(along, np.array([known.id(other) for other in others], dtype=np.int32))
 
     def _paths(self, name: str, component: NamedComponent | None) -> VirtualNeighbors | None:
         """What was concluded when a newcomer came, where that spares another search for symmetric paths."""
@@ -157,6 +170,7 @@ class Explanation:
 
     def __init__(self, query: Query, answer: str, k: int) -> None:
         self._query, self._answer, self._k = query, answer, k
+        query.explained.append(answer)
 
     def __iter__(self) -> Iterator[Grounding]:
         return iter(self.groundings)

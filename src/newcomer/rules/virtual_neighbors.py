@@ -146,6 +146,17 @@ class VirtualNeighbors:
             yield int(self.grounding_source[row]), int(self.grounding_rule[row]), facts
 
 
+class Sought(NamedTuple):
+    """Conclusions that are asked for: those that join an entity along an oriented relation to one of these ends."""
+
+    relation: int
+    ends: Ids
+
+    def among(self, relations: Ids, ends: Ids) -> Mask:
+        """Which conclusions, by oriented relation and other end, are asked for."""
+        return (relations == self.relation) & np.isin(ends, self.ends)
+
+
 class Grounder:
     """Rules made ready for grounding, so that each entity costs only what its neighbourhood costs."""
 
@@ -169,10 +180,14 @@ class Grounder:
         facts = Facts(entity, *overlay.facts_of(entity))
         return ground_entity(facts, overlay.arrays, index.by_start, index.start_offsets, index.by_constant)
 
-    def ground_all(self, overlay: Overlay, entities: Ids, threads: int = 1) -> "Groundings":
-        """The groundings of many entities, in the order of their ids."""
+    def ground_all(
+        self, overlay: Overlay, entities: Ids, threads: int = 1, sought: Sought | None = None
+    ) -> "Groundings":
+        """The groundings of many entities, in the order of their ids; only what is sought, if that is given."""
         asked = np.unique(entities)
         found = in_threads(lambda entity: self.ground(overlay, entity), asked.tolist(), threads, AT_ONCE)
+        if sought is not None:
+            found = [rows[sought.among(rows[:, 1], rows[:, 2])] for rows in found]
         counts = [len(rows) for rows in found]
         table = np.concatenate([np.empty((0, 5), dtype=np.int32), *found])
         return _logic_groundings(self, np.repeat(asked, counts).astype(np.int32), table)
@@ -200,22 +215,23 @@ def virtual_neighbors(
     paths: PathLimits | None = None,
     seed: int = 0,
     threads: int = 1,
-    relation: int | None = None,
+    sought: Sought | None = None,
 ) -> VirtualNeighbors:
     """What rules (and, with ``paths``, symmetric-path rules) conclude about ``entities`` from their own facts.
 
-    Of one relation's conclusions, where it is given.
+    At least all that is ``sought``, where that is given.
     """
-    parts = [grounder.ground_all(overlay, entities, threads)]
+    if grounder.limits.max_per_entity is not None:
+        sought = None  # which conclusions are the best, all of them tell
+    parts = [grounder.ground_all(overlay, entities, threads, sought)]
     path_rules = PathRules.empty(grounder.num_relations)
     if paths is not None:
         found = virtual_edges(overlay.own_rows, entities, grounder.num_relations, paths, seed, threads)
         path_rules = found.rules
-        parts.append(_path_groundings(found, grounder.num_relations))
+        rows = _path_groundings(found, grounder.num_relations)
+        parts.append(rows if sought is None else rows.take(sought.among(found.relations, found.others)))
     rows = Groundings._make(map(np.concatenate, zip(*parts, strict=True)))
     rows = rows.take(_within_cap(rows, grounder.limits.max_per_entity))
-    if relation is not None:
-        rows = rows.take(rows.conclusions[:, 1] == relation)
     return _collect(grounder.rules, path_rules, rows)
 
 
