@@ -1,6 +1,7 @@
 """Answers as plain values: what JSON can hold, and the same figures."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -39,6 +40,11 @@ def test_an_answer_is_plain_with_its_groundings(model):
         )
         assert [one["rule"] for one in found["because"]] == [one.rule for one in answer.because]
         assert [one["premises"] for one in found["because"]] == [[*map(list, one.premises)] for one in answer.because]
+
+
+def test_a_grounding_has_all_its_fields(model):
+    found = [one for answer in model.tails("zoe", "citizen_of", k=9) for one in answer.because]
+    assert [again(one.to_dict()) for one in found] == [again(asdict(one)) for one in found] != []
 
 
 def test_all_reasons_are_plain(model):

@@ -58,6 +58,17 @@ class Grounding(Plain):
     counted: bool = False
     is_path: bool = False
 
+    def to_dict(self) -> dict[str, Any]:
+        """As that of all others, but written out: a line of answers has dozens of groundings."""
+        return {
+            "rule": self.rule,
+            "confidence": self.confidence,
+            "support": self.support,
+            "premises": [list(fact) for fact in self.premises],
+            "counted": self.counted,
+            "is_path": self.is_path,
+        }
+
     def __str__(self) -> str:
         confidence = f"{self.confidence:.{SHOWN}f}" if self.is_readable else f"below {10**-SHOWN}"
         text = f"{in_logic(self.premises)}; rule {self.rule}, confidence {confidence}, support {self.support:,}"

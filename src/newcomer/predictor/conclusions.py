@@ -1,7 +1,8 @@
 """What rules conclude about entities, by name: every grounding of a conclusion, strongest first."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ from newcomer.graph import UNKNOWN
 from newcomer.predictor.answers import SHOWN, Grounding
 from newcomer.predictor.fact_store import Fact, NamedComponent, Names, Triple
 from newcomer.rules.rule import NONE
-from newcomer.rules.virtual_neighbors import LOGIC, PATH, VirtualNeighbors
+from newcomer.rules.virtual_neighbors import PATH, VirtualNeighbors
 
 Rows = npt.NDArray[np.int64]  # of all groundings
 
@@ -50,25 +51,45 @@ class Conclusions:
         known = self.names.entities.index.get(name, UNKNOWN)
         return known if known != UNKNOWN or self.component is None else self.component.id(name)
 
-    def _name(self, identifier: int) -> str:
+    @property
+    def _newcomers(self) -> tuple[int, Mapping[int, str]]:
+        """The id from which on the component has the names, and these."""
         if self.component is None:
-            return self.names.entity_names[identifier]
-        return self.component.name(identifier, self.names)
+            return len(self.names.entity_names), {}
+        return self.names.num_seen, self.component.names_by_id
 
     def _in_words(self, virtual: VirtualNeighbors, rows: Rows) -> Iterator[Grounding]:
         """These groundings by name."""
-        name, relations = self._name, self.names.relation_names
         # As lists: there may be hundreds, and single numbers of an array are slow to get at.
-        columns = virtual.grounding_source, virtual.grounding_rule, virtual.grounding_strength, virtual.premises
-        each = zip(*(column[rows].tolist() for column in columns), _supports(virtual, rows).tolist(), strict=True)
-        for source, rule, strength, premises, support in each:
-            if source == LOGIC:
-                text = self.names.rule(virtual.rules, rule)
-            else:
-                text = virtual.path_rules.text(rule, self.names.relations)
-            edges = (edge for edge in premises if edge[1] != NONE)
-            facts = tuple((name(head), relations[relation], name(tail)) for head, relation, tail in edges)
-            yield Grounding(text, strength, support, facts, is_path=source != LOGIC)
+        columns = virtual.grounding_strength, virtual.premises, virtual.logic
+        strengths, premises, logic = (column[rows].tolist() for column in columns)
+        texts, supports = self._texts(virtual, rows), _supports(virtual, rows).tolist()
+        facts, is_path = self._facts(premises), [not one for one in logic]
+        return map(Grounding, texts, strengths, supports, facts, repeat(False), is_path)
+
+    def _texts(self, virtual: VirtualNeighbors, rows: Rows) -> list[str]:
+        """The rules of these groundings in words."""
+        rules, logic = virtual.grounding_rule[rows], virtual.logic[rows]
+        texts = iter(self.names.rules_in_words(virtual.rules, rules[logic].tolist()))
+        each, relations = zip(rules.tolist(), logic.tolist(), strict=True), self.names.relations
+        return [next(texts) if is_logic else virtual.path_rules.text(rule, relations) for rule, is_logic in each]
+
+    def _facts(self, premises: Iterable[list[list[int]]]) -> list[tuple[Triple, ...]]:
+        """The premises of each grounding by name."""
+        names, relations = self.names.entity_names, self.names.relation_names
+        first, newcomers = self._newcomers
+        return [
+            tuple(
+                (
+                    names[head] if head < first else newcomers[head],
+                    relations[relation],
+                    names[tail] if tail < first else newcomers[tail],
+                )
+                for head, relation, tail in edges
+                if relation != NONE
+            )
+            for edges in premises
+        ]
 
 
 def _rows_of(virtual: VirtualNeighbors, head: int, relation: int, tail: int) -> Rows:
@@ -92,7 +113,7 @@ def _strongest(virtual: VirtualNeighbors, rows: Rows) -> Rows:
 
 
 def _supports(virtual: VirtualNeighbors, rows: Rows) -> npt.NDArray[np.int64]:
-    rules, logic = virtual.grounding_rule[rows], virtual.grounding_source[rows] == LOGIC
+    rules, logic = virtual.grounding_rule[rows], virtual.logic[rows]
     found = np.zeros(len(rules), dtype=np.int64)
     found[logic], found[~logic] = virtual.rules.support[rules[logic]], virtual.path_rules.common[rules[~logic]]
     return found

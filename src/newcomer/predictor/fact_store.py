@@ -81,12 +81,13 @@ class Names:
             raise OptionError(f"the model knows no relation {shown(name)}; {guess}")
         return found
 
-    def rule(self, rules: RuleSet, row: int) -> str:
-        """A rule in words; many answers have the same."""
+    def rules_in_words(self, rules: RuleSet, rows: Sequence[int]) -> list[str]:
+        """Some of these rules in words; many answers have the same."""
         texts = self._rules.setdefault(rules, {})
-        if row not in texts:
-            texts[row] = rules[row].text(self.relations, self.entities)
-        return texts[row]
+        for row in rows:
+            if row not in texts:
+                texts[row] = rules[row].text(self.relations, self.entities)
+        return [texts[row] for row in rows]
 
     def words(self, fact: Fact) -> Triple:
         """A fact by name."""
@@ -287,10 +288,11 @@ class NamedComponent(Component):
 
     def name(self, identifier: int, names: Names) -> str:
         """The name of a member or of a seen entity."""
-        return names.entity_names[identifier] if identifier < names.num_seen else self._members[identifier]
+        return names.entity_names[identifier] if identifier < names.num_seen else self.names_by_id[identifier]
 
     @cached_property
-    def _members(self) -> dict[int, str]:
+    def names_by_id(self) -> dict[int, str]:
+        """The names of the members."""
         return dict(zip(self.ids.tolist(), self.names, strict=True))
 
 

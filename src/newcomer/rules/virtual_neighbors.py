@@ -154,7 +154,8 @@ class Sought(NamedTuple):
 
     def among(self, relations: Ids, ends: Ids) -> Mask:
         """Which conclusions, by oriented relation and other end, are asked for."""
-        return (relations == self.relation) & np.isin(ends, self.ends)
+        found: Mask = (relations == self.relation) & np.isin(ends, self.ends)
+        return found
 
 
 class Grounder:
