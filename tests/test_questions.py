@@ -1,6 +1,7 @@
 """Questions in a snapshot: the same fact has one probability, known or not, asked from either end, listed or alone."""
 
 from functools import cache
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -368,6 +369,14 @@ def test_what_is_known_of_an_entity_is_looked_at_once_and_all_of_it():
     without = questions.profiles.evidence(6, ids(1), ids(3))
     assert np.array_equal(questions.applies_without(6, 0, 1), without[0])
     assert np.array_equal(questions.applies_without(6, 0, 4), found[0])
+
+
+def test_of_one_relation_the_same_is_known_as_of_all():
+    everything = {*SEEN_FACTS, (6, 0, 1), (6, 1, 3), (6, 2, 6)}
+    for entity, relation in product(range(7), range(SIZE)):
+        questions, of_all = (prober_of(everything).questions for _ in range(2))
+        first, again = (questions.applies_to(entity, relation) for _ in range(2))
+        assert np.array_equal(first, of_all.applies(entity)[relation]) and np.array_equal(again, first)
 
 
 def test_who_asks_while_another_clears_what_is_kept_has_an_answer():

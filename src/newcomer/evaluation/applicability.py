@@ -92,15 +92,16 @@ class RelationProfiles:
         columns, (first, end) = self._columns, self._columns.offsets[relation : relation + 2]
         return columns.entities[first:end], columns.counts[first:end]
 
-    def evidence(self, entity: int, relations: Ids, tails: Ids) -> Floats:
-        """(2 relations, EVIDENCE): of an entity with these known facts, seen or new."""
+    def evidence(self, entity: int, relations: Ids, tails: Ids, asked: int | None = None) -> Floats:
+        """(2 relations, EVIDENCE): of an entity with these known facts, seen or new; (1, EVIDENCE) of one relation."""
+        of = np.arange(2 * self.num_relations) if asked is None else np.array([asked])
         answers = np.bincount(relations, minlength=2 * self.num_relations)
         similar = [_scaled(one, entity) for one in (self._by_relations(relations), self._by_facts(relations, tails))]
-        shares = _shares(self._columns, answers, np.stack(similar), self._base).clip(LEAST, 1 - LEAST)
-        found = np.empty((2 * self.num_relations, EVIDENCE))
+        shares = _shares(self._columns, of, answers, np.stack(similar), self._base).clip(LEAST, 1 - LEAST)
+        found = np.empty((len(of), EVIDENCE))
         found[:, :3] = np.log(shares) - np.log1p(-shares)
         found[:, 3] = np.log1p(len(relations))
-        found[:, 4] = answers > 0
+        found[:, 4] = answers[of] > 0
         return found
 
     def excess(self, entity: int, relations: Ids) -> Floats:
@@ -181,10 +182,11 @@ def _add_to_those(having: Having, relations: Ids, weights: Floats, found: Floats
 
 
 @compiled
-def _shares(having: Having, answers: Offsets, similar: Floats, base: Floats) -> Floats:
-    """(2 relations, 3): of those with as many answers at least the share who have more: similar ones, and all."""
-    totals, found = similar.sum(axis=1), np.empty((len(answers), 3))
-    for relation in range(len(answers)):
+def _shares(having: Having, relations: Offsets, answers: Offsets, similar: Floats, base: Floats) -> Floats:
+    """(relations, 3): of those with as many answers at least the share who have more: similar ones, and all."""
+    totals, found = similar.sum(axis=1), np.empty((len(relations), 3))
+    for place in range(len(relations)):
+        relation = relations[place]
         least, more, as_many = answers[relation], np.zeros(3), np.zeros(3)
         for number in range(having.offsets[relation], having.offsets[relation + 1]):
             count, who = having.counts[number], having.entities[number]
@@ -197,6 +199,6 @@ def _shares(having: Having, answers: Offsets, similar: Floats, base: Floats) -> 
             more[2] += count > least
         share = base[relation] if least == 0 else (more[2] + 0.5) / (as_many[2] + 1)
         for kind in range(2):
-            found[relation, kind] = (more[kind] + share) / ((totals[kind] if least == 0 else as_many[kind]) + 1)
-        found[relation, 2] = share
+            found[place, kind] = (more[kind] + share) / ((totals[kind] if least == 0 else as_many[kind]) + 1)
+        found[place, 2] = share
     return found
