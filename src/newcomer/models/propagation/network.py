@@ -241,7 +241,10 @@ class Propagation(nn.Module):
 
     def changed(self, layer: int, vectors: Tensor, gated: Tensor, degrees: Tensor) -> Tensor:
         """(..., d): the vectors after a layer, by the sums of messages times the gate, and ``degrees``, (...,)."""
-        small = torch.copysign(torch.log1p(gated.abs()), gated)
+        if torch.is_grad_enabled():
+            small = torch.copysign(torch.log1p(gated.abs()), gated)
+        else:  # in one table
+            small = gated.abs().log1p_().copysign_(gated)
         weight, bias = self.mixes[layer].parameters()
         mixed = bias.expand(vectors.numel() // DIM, DIM)  # of [vectors; logarithms; means]: nothing is concatenated
         for part, own in zip((vectors, small, gated / degrees[..., None]), weight.chunk(3, dim=1), strict=True):
