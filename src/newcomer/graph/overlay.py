@@ -251,5 +251,7 @@ def _along(relations: Ids, tails: Ids, relation: int) -> Ids:
 
 def _edges(rows: Adjacency, first: int) -> Ids:
     """The edges of the entities from the first on: whose, relation, tail. Shape (3, edges)."""
-    start = rows.offsets[min(first, len(rows.offsets) - 1)]
-    return np.stack([rows.owners[start:], rows.relations[start:], rows.tails[start:]])
+    first = min(first, len(rows.offsets) - 1)
+    start, sizes = rows.offsets[first], np.diff(rows.offsets[first:])
+    owners = np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes)
+    return np.stack([owners, rows.relations[start:], rows.tails[start:]])
