@@ -1,5 +1,6 @@
 """Questions in a snapshot: the same fact has one probability, known or not, asked from either end, listed or alone."""
 
+from collections.abc import Iterable
 from functools import cache
 from itertools import product
 from types import SimpleNamespace
@@ -284,6 +285,11 @@ def listed(prober: Prober, entity: int, allowed: np.ndarray | None = None) -> di
     return found
 
 
+def asked(prober: Prober, entity: int, relations: Iterable[int]) -> list[Question]:
+    """Questions about an entity along these relations."""
+    return [prober.questions.ask(entity, relation) for relation in relations]
+
+
 def _fact(entity: int, relation: int, place: int) -> tuple[int, int, int]:
     return (entity, relation, place) if relation < RELATIONS else (place, relation - RELATIONS, entity)
 
@@ -319,38 +325,38 @@ def test_missing_answers_are_those_of_who_have_more_times_the_probability_that_a
 def test_the_likeliest_of_all_are_those_that_asking_everything_gives(change, entity, k):
     prober = prober_over(change.derived, change.now)
     wanted = listed(prober, entity)
-    found = likeliest(prober, entity, range(SIZE), 99)
+    found = likeliest(prober, entity, asked(prober, entity, range(SIZE)), 99)
     facts = [_fact(entity, one.relation, one.place) for one in found]
     assert len(set(facts)) == len(facts) and dict(
         zip(facts, (one.probability for one in found), strict=True)
     ) == pytest.approx(wanted, abs=0)
     check(prober, entity, found)
-    some = likeliest(prober, entity, range(SIZE), k)
+    some = likeliest(prober, entity, asked(prober, entity, range(SIZE)), k)
     assert len(some) == min(k, len(found))
     check(prober, entity, some)
-    assert some == likeliest(prober, entity, range(SIZE), 20)[:k]  # however few are listed
+    assert some == likeliest(prober, entity, asked(prober, entity, range(SIZE)), 20)[:k]  # however few are listed
 
 
 @few
 @given(st.sets(FACT, max_size=25), st.sampled_from([0, SEEN]), st.sets(st.integers(0, ENTITIES - 1)))
 def test_only_those_who_are_allowed_are_listed(facts, entity, some):
     prober, allowed = prober_of(facts), np.isin(EVERYONE, sorted(some))
-    found = likeliest(prober, entity, range(SIZE), 99, allowed)
+    found = likeliest(prober, entity, asked(prober, entity, range(SIZE)), 99, allowed)
     assert {one.place for one in found} <= some
     facts_found = {_fact(entity, one.relation, one.place): one.probability for one in found}
     assert facts_found == pytest.approx(listed(prober, entity, allowed), abs=0)
-    assert len(likeliest(prober, entity, range(SIZE), 1, allowed)) == min(1, len(found))
+    assert len(likeliest(prober, entity, asked(prober, entity, range(SIZE)), 1, allowed)) == min(1, len(found))
 
 
 def test_a_few_relations_are_asked_about_alone_and_nothing_of_none():
     prober = prober_of({*SEEN_FACTS, (6, 0, 1)})
-    assert {one.relation for one in likeliest(prober, 6, [1, 4], 99)} == {1, 4}
-    assert likeliest(prober, 6, [], 5) == []
+    assert {one.relation for one in likeliest(prober, 6, asked(prober, 6, [1, 4]), 99)} == {1, 4}
+    assert likeliest(prober, 6, asked(prober, 6, []), 5) == []
 
 
 def test_a_fact_that_joins_one_to_itself_is_listed_once():
     prober = prober_of({*SEEN_FACTS, (6, 0, 1)})
-    found = likeliest(prober, 6, range(SIZE), 99)
+    found = likeliest(prober, 6, asked(prober, 6, range(SIZE)), 99)
     assert sorted(one.relation % RELATIONS for one in found if one.place == 6) == list(range(RELATIONS))
     assert sum(one.place == 2 for one in found) == SIZE
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from newcomer.models import ensemble
-from newcomer.models.engine import Scored
+from newcomer.models.engine import InferenceEngine, Scored
 from newcomer.models.propagation.scorer import PropagationScorer
 from newcomer.predictor import Answer, Predictor, reasons
+from newcomer.predictor import predictor as predictor_module
 from newcomer.predictor.answers import Chain, Evidence, Grounding, Similar, Weighed
 from newcomer.predictor.explain import Explanation, Query
 from newcomer.predictor.reasons import NOTHING, ONE_FEATURE, Case, Parts, added_by_each, parts_of, typical_parts
@@ -141,6 +142,19 @@ def test_the_first_reason_is_found_without_looking_for_the_others(monkeypatch):
             str(answer.because)
             seen.add(first)
     assert "frequency" in seen and looked == []
+
+
+def test_reasons_of_suggestions_ask_no_question_again_while_memory_lasts(monkeypatch):
+    predictor, asked, inner = with_atlantis(*BLENDED), [], InferenceEngine.scored
+    monkeypatch.setattr(InferenceEngine, "scored", lambda self, *query: asked.append(query) or inner(self, *query))
+    texts = []
+    for kept in (predictor_module.KEPT_SCORES, 0):
+        monkeypatch.setattr(predictor_module, "KEPT_SCORES", kept)
+        found = predictor.suggest("Atlantis", k=9)
+        asked.clear()
+        texts.append([[str(reason) for reason in one.because.reasons] for one in found])
+        assert bool(asked) == (kept == 0)
+    assert texts[0] == texts[1] != []
 
 
 def test_without_an_ensemble_rules_come_first_and_then_attention():

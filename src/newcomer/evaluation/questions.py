@@ -108,20 +108,20 @@ class Questions:
     def applies_to(self, entity: int, relation: int) -> Floats:
         """(EVIDENCE,): the same of one relation, which is found sooner than of all; of an entity's next one all are."""
         if entity in self._applies or entity in self._asked_once:
-            found: Floats = self.applies(entity)[relation]
-            return found
+            one_of_all: Floats = self.applies(entity)[relation]
+            return one_of_all
         if len(self._asked_once) >= KEPT:
             self._asked_once.clear()
         self._asked_once.add(entity)
-        (found,) = self.profiles.evidence(entity, *self.overlay.all_facts_of(entity), relation)
-        return found
+        alone: Floats = self.profiles.evidence(entity, *self.overlay.all_facts_of(entity), relation)[0]
+        return alone
 
     def applies_without(self, entity: int, relation: int, answer: int) -> Floats:
         """(EVIDENCE,): the same of one relation, as if one of its facts were not known."""
         relations, tails = self.overlay.all_facts_of(entity)
         along = [relation, self.inverse(relation)] if answer == entity else [relation]  # a loop stands there twice
         others = ~np.isin(relations, along) | (tails != answer)
-        (found,) = self.profiles.evidence(entity, relations[others], tails[others], relation)
+        found: Floats = self.profiles.evidence(entity, relations[others], tails[others], relation)[0]
         return found
 
     def room(self, question: Question, places: Places) -> Floats:
@@ -235,16 +235,16 @@ class Likely(NamedTuple):
 
 
 def likeliest(
-    prober: Prober, entity: int, relations: Sequence[int], k: int, allowed: Mask | None = None
+    prober: Prober, entity: int, questions: Iterable[Question], k: int, allowed: Mask | None = None
 ) -> list[Likely]:
     """The k facts of an entity that are most likely missing, by probability; each once.
 
-    Facts that are asked about from their other end are, if they are among the likeliest as asked from this one. Of few
-    that are listed each has the place that it has in a list of ``POOL``.
+    The questions are about the entity, and taken one after the other. Facts that are asked about from their other end
+    are, if they are among the likeliest as asked from this one. Of few that are listed each has the place that it has
+    in a list of ``POOL``.
     """
     answers = []
-    for relation in relations:
-        question = prober.questions.ask(entity, relation)
+    for question in questions:
         left_out = question.left_out if allowed is None else question.left_out | ~allowed
         answers.append(best_answers(prober, question, max(k, POOL), left_out))
     return likeliest_among(prober, entity, answers, k)

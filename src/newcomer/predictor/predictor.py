@@ -23,6 +23,7 @@ from newcomer.evaluation.suggestions import RELATIONS
 from newcomer.graph import Mask, TripleArray, about_newcomers
 from newcomer.models.bundle import Bundle, read_bundle
 from newcomer.models.device import choose_device
+from newcomer.models.engine import Scored
 from newcomer.models.serialisation import load_engine
 from newcomer.predictor.answers import Added, Neighbor, Verdict
 from newcomer.predictor.classifier import VerdictMaker
@@ -42,6 +43,8 @@ from newcomer.predictor.fact_store import (
     words_at,
 )
 
+KEPT_SCORES = 1 << 20  # of all questions behind suggestions, each with its parts, for the reasons to come
+
 
 def load(folder: str | Path, device: str = "cpu", threads: int | None = None) -> "Predictor":
     """The model in a folder, with the newcomers that were known when it was written.
@@ -57,6 +60,15 @@ def _checked_k(k: int) -> int:
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
         raise OptionError(f"k is {shown(k)}, but must be an integer from 1")
     return int(k)
+
+
+def _keeping(kept: dict[int, Scored], prober: Prober, entity: int, relations: Sequence[int]) -> Iterator[Question]:
+    """Questions about an entity, the scores of the first of them kept by relation, as far as memory is no matter."""
+    for relation in relations:
+        question = prober.questions.ask(entity, relation)
+        if (len(kept) + 1) * len(question.scores) <= KEPT_SCORES:
+            kept[relation] = question.scored
+        yield question
 
 
 class Predictor:
@@ -304,12 +316,16 @@ class Predictor:
     ) -> list[Suggestion]:
         prober, allowed = self._prober(snapshot), None if types is None else self._of_types(snapshot, types)
         queries: dict[int, Query] = {}  # the facts along one relation share what their reasons rest on
+        scored: dict[int, Scored] = {}
+        questions = _keeping(scored, prober, snapshot.id(entity), relations)
         found = []
-        for one in likeliest(prober, snapshot.id(entity), relations, k, allowed):
+        for one in likeliest(prober, snapshot.id(entity), questions, k, allowed):
             if one.relation not in queries:
                 left_out = prober.questions.left_out(snapshot.id(entity), one.relation)
                 left_out |= False if allowed is None else ~allowed
                 queries[one.relation] = Query(snapshot, entity, one.relation, left_out)
+                if one.relation in scored:
+                    queries[one.relation].__dict__["scored"] = scored[one.relation]  # reasons need not ask again
             query, name = queries[one.relation], snapshot.name_of(one.place)
             figures = one.score, one.probability, one.if_any
             because, calibrated = Explanation(query, name, k), self.calibration is not None
