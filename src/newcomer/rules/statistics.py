@@ -270,22 +270,20 @@ def _answer_features(
 
 
 @compiled
-def _add_feature(graph: OverlayArrays, end: int, inverse: int, share: float, found: Floats) -> None:
-    """Add to everyone who has a feature what it counts."""
-    stored, added = _having(graph, end, inverse)
-    having = len(added)
-    if having + len(stored) > WIDEST:
-        return
-    for one in stored:
-        having += not graph.removed[one]
-    gain = np.log((graph.num_seen + 1) / (having + 1)) * share
-    if gain <= 0:
-        return
-    for one in stored:
-        if not graph.removed[one]:
-            found[one] += gain
-    for one in added:
-        found[one] += gain
+def _count_staying(entities: Ids, first: int, stop: int, removed: Mask) -> int:
+    """How many of ``entities[first:stop]`` are not removed."""
+    count = 0
+    for place in range(first, stop):
+        count += not removed[entities[place]]
+    return count
+
+
+@compiled
+def _add_to_staying(entities: Ids, first: int, stop: int, removed: Mask, gain: float, found: Floats) -> None:
+    """Add to those of ``entities[first:stop]`` that are not removed."""
+    for place in range(first, stop):
+        if not removed[entities[place]]:
+            found[entities[place]] += gain
 
 
 @compiled
@@ -296,8 +294,12 @@ def _add_similarity(
     counts: Offsets,
     found: Floats,
 ) -> None:
-    """Add what the answers' features count, which come sorted, to all who have them."""
+    """Add what the answers' features count, which come sorted, to all who have them.
+
+    Who has a feature is looked up here by places: to have `_having` hand over arrays takes longer than all the rest.
+    """
     shares, size, many, place = np.empty(len(answers)), len(graph.removed), len(answers), 0
+    base, delta, removed, nobody = graph.base, graph.delta, graph.removed, np.zeros_like(graph.removed)
     for one in range(many):
         shares[one] = 1 / np.sqrt(max(counts[answers[one]], 1) * many)
     while place < len(features):
@@ -305,7 +307,17 @@ def _add_similarity(
         while place < len(features) and features[place] // many == key:
             share += shares[features[place] % many]
             place += 1
-        _add_feature(graph, key % size, inverse_of(key // size, graph.num_relations), share, found)
+        end, inverse = key % size, inverse_of(key // size, graph.num_relations)
+        first, stop = edges_of(base.offsets, base.relations, end, inverse)
+        stop = first if removed[end] else stop
+        more, last = edges_of(delta.offsets, delta.relations, end, inverse)
+        if stop - first + last - more > WIDEST:
+            continue
+        having = _count_staying(base.tails, first, stop, removed) + last - more
+        gain = np.log((graph.num_seen + 1) / (having + 1)) * share
+        if gain > 0:
+            _add_to_staying(base.tails, first, stop, removed, gain, found)
+            _add_to_staying(delta.tails, more, last, nobody, gain, found)
     for one in range(size):
         if found[one] > 0:
             found[one] /= np.sqrt(counts[one])
