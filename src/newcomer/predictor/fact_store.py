@@ -299,11 +299,18 @@ class NamedComponent(Component):
 def facts_by_id(members: Iterable[str], store: FactStore, names: Names, ids: Mapping[str, int]) -> TripleArray:
     """The facts of newcomers, each once; ``ids`` has those of all newcomers in them."""
 
-    def number(name: str) -> int:
-        return ids[name] if name in ids else names.entities.index[name]
-
+    known = names.entities.index
     stated = {fact for name in members for fact in store[name]}
-    return TripleArray.of([(number(head), relation, number(tail)) for head, relation, tail in stated])
+    numbers = [
+        number
+        for head, relation, tail in stated
+        for number in (
+            ids[head] if head in ids else known[head],
+            relation,
+            ids[tail] if tail in ids else known[tail],
+        )
+    ]
+    return TripleArray.of(np.array(numbers, dtype=np.int32).reshape(-1, 3))
 
 
 @dataclass(frozen=True, eq=False)
