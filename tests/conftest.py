@@ -19,7 +19,7 @@ from newcomer.evaluation.ranking import Progress, Queries, RankingProtocol, Rank
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
 from newcomer.store import open_store
 from newcomer.store.store import Store
-from store_world import BACKENDS, databases, server
+from store_world import BACKENDS, database, schemas, server
 
 settings.register_profile(
     "pinned",
@@ -148,9 +148,9 @@ def named_graph(triples: Iterable[tuple[str, str, str]]) -> Graph:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a PostgreSQL server, the same for all tests of a process."""
-    with server() as url:
-        yield url
+    """The URL of a database in PostgreSQL, the same for all tests of a process."""
+    with server() as url, database(url) as made:
+        yield made
 
 
 @pytest.fixture(params=BACKENDS)
@@ -160,7 +160,7 @@ def fresh_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Call
         numbers = count()
         yield lambda: str(tmp_path / f"store{next(numbers)}.db")
     else:
-        with databases(request.getfixturevalue("postgres")) as make:
+        with schemas(request.getfixturevalue("postgres")) as make:
             yield make
 
 

@@ -27,7 +27,7 @@ KEEPS = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_sett
 def url_of(place: str | Path) -> URL:
     """The URL of a place: of a file where it is a plain path."""
     if isinstance(place, Path) or "://" not in place:
-        return URL.create("sqlite", database=str(place))
+        return _file_url(URL.create("sqlite", database=str(place)))
     try:
         url = make_url(place)
         backend = url.get_backend_name()
@@ -43,8 +43,9 @@ def url_of(place: str | Path) -> URL:
 
 
 def _file_url(url: URL) -> URL:
-    if not url.database or url.database == ":memory:" or url.query or url.host:
-        raise OptionError(f"{shown(url.render_as_string())} names no file; give sqlite:///FILE, without options")
+    if url.database in (None, "", ":memory:") or url.query or url.host:
+        problem = f"a store in SQLite needs a file, and {shown(url.database or '')} is none"
+        raise OptionError(f"{problem}; give its path or sqlite:///FILE, without options")
     return URL.create("sqlite", database=url.database)
 
 
@@ -52,7 +53,7 @@ def shown_place(url: URL) -> str:
     """A place as it stands in messages: a path, or a URL without password and options."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    return url.set(drivername="postgresql", password=None, query={}).render_as_string()
+    return URL.create("postgresql", url.username, None, url.host, url.port, url.database).render_as_string()
 
 
 def engine_of(url: URL, wait_seconds: float) -> Engine:
@@ -127,7 +128,7 @@ def told(url: URL) -> Iterator[None]:
 
 
 def _fault(url: URL, error: DBAPIError) -> StoreError:
-    place, said = shown_place(url), _without_password(url, one_line(error.orig))
+    place, said = shown_place(url), one_line(_without_password(url, str(error.orig)))
     if getattr(error.orig, "sqlstate", None) in LOCKED_OUT or "database is locked" in said:
         return StoreBusyError(f"{place}: another process holds it for too long; try again")
     if "file is not a database" in said:

@@ -33,9 +33,9 @@ class Reading:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        books = connection.execute(select(schema.books)).one()
-        self.position: int = books.position
-        self.count = Counts(books.newcomers, books.facts, books.answers)
+        books = schema.read_books(connection)
+        self.position = books["position"]
+        self.count = Counts(books["newcomers"], books["facts"], books["answers"])
         self._names: dict[int, str] = {}
 
     def log(self, after: int = 0, limit: int = LIMIT) -> list[Entry]:

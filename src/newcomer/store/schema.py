@@ -137,26 +137,36 @@ answers = _table(
 decisions = _table("decisions", "position answer", "verdict note")
 
 
-def migrate(engine: Engine, place: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+def read_books(connection: Connection, hold: bool = False) -> dict[str, int]:
+    """Position and counts, of the schema that this version knows; who holds them is the only one who writes."""
+    query = select(books).with_for_update() if hold else select(books)
+    found = dict(connection.execute(query).mappings().one())
+    if found["version"] != len(MIGRATIONS):
+        problem = f"the schema of the store is {found['version']} and no longer {len(MIGRATIONS)}"
+        raise StoreError(f"{problem}, as when it was opened; open it again")
+    return {str(name): value for name, value in found.items()}
+
+
+def migrate(engine: Engine, place: str) -> None:
     """Bring a store, or an empty place, to the newest schema; each migration is a transaction of its own.
 
     Several processes may do so at once: each step is made by the one that holds the lock.
     """
     with reads(engine) as connection:
-        version = _version(connection, place, migrations)
-    while version < len(migrations):
+        version = _version(connection, place)
+    while version < len(MIGRATIONS):
         with writes(engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
-            version = _version(connection, place, migrations)
-            if version < len(migrations):
-                for statement in migrations[version]:
+            version = _version(connection, place)
+            if version < len(MIGRATIONS):
+                for statement in MIGRATIONS[version]:
                     connection.execute(text(statement.format(**TYPES[connection.dialect.name])))
                 version += 1
                 connection.execute(update(books).values(version=version))
 
 
-def _version(connection: Connection, place: str, migrations: Sequence[Migration]) -> int:
+def _version(connection: Connection, place: str) -> int:
     """The version of the schema; 0 of an empty place, and an error where something else lies there."""
     _must_be_unicode(connection, place)
     looking = inspect(connection)
@@ -167,8 +177,8 @@ def _version(connection: Connection, place: str, migrations: Sequence[Migration]
             raise StoreError(f"{place}: {problem}; give the store a database or a schema of its own")
         return 0
     version = connection.execute(select(books.c.version)).scalar_one()
-    if version > len(migrations):
-        problem = f"was written by a newer version: its schema is {version}, this version knows {len(migrations)}"
+    if version > len(MIGRATIONS):
+        problem = f"was written by a newer version: its schema is {version}, this version knows {len(MIGRATIONS)}"
         raise NewerStoreError(f"{place}: {problem}; install a newer newcomer")
     return int(version)
 

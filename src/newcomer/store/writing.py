@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Table, and_, bindparam, column, delete, insert, select, update, values
 
-from newcomer.errors import StoreError, shown
+from newcomer.errors import shown
 from newcomer.store import schema
 from newcomer.store.faults import KeyReusedError, NotThereError
 from newcomer.store.naming import batches, digest, ids_of, names_of
@@ -44,9 +44,7 @@ class Writing:
 
     def __init__(self, connection: Connection, request: Request) -> None:
         self.connection, self.request = connection, request
-        self.books: dict[str, int] = dict(connection.execute(select(schema.books).with_for_update()).mappings().one())
-        if self.books["version"] != len(schema.MIGRATIONS):
-            raise StoreError(f"the schema of the store has changed to {self.books['version']}; open it again")
+        self.books = schema.read_books(connection, hold=True)
         self.named = self.books["names"]  # ids up to this one were there before: no fact is about those that come
 
     @property
