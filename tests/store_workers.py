@@ -52,6 +52,8 @@ def die(place: str, acknowledged: str, kills: str) -> None:
             write_on(place, acknowledged, run)
         wanted = chance.randrange(10) if run % 4 else 0
         while lines(told) < seen + wanted:
+            if os.waitpid(child, os.WNOHANG) != (0, 0):
+                sys.exit("a writer ended before it was killed")
             time.sleep(0.001)
         time.sleep(chance.uniform(0, 0.02))
         os.kill(child, signal.SIGKILL)

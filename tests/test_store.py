@@ -1,5 +1,6 @@
 """A store of newcomers: what is stated, retracted, answered and decided, in both databases."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -53,6 +54,13 @@ def test_a_fact_that_was_retracted_can_be_stated_again(store):
         told = [(one.fact, one.is_stated, one.position, one.who) for one in state.history("max")]
         assert told == [(KNOWS, True, 1, "ann"), (KNOWS, False, 2, "bob"), (KNOWS, True, 3, "ann")]
         assert state.count == Counts(2, 2, 0)
+
+
+def test_one_of_several_facts_between_two_is_retracted(store):
+    added(store, "zoe knows max", "zoe likes max", "max knows zoe")
+    assert store.retract([KNOWS], who="ann") == Change(2, facts=1)
+    with store.reading() as state:
+        assert {one.fact for one in state.facts_of(["zoe"])} == {("zoe", "likes", "max"), ("max", "knows", "zoe")}
 
 
 def test_facts_that_are_not_there_are_not_retracted(store):
@@ -126,6 +134,11 @@ def test_a_key_for_another_request_is_an_error(store, other):
     assert isinstance(error, KeyReusedError)
     assert str(error) == "the key 'k' of 'ann' stands for another request; give this one a key of its own"
     assert store.position() == 1
+
+
+def test_a_key_still_stands_for_its_change_when_the_model_has_learned_more(store):
+    first = added(store, "zoe knows max", key="k")
+    assert store.add([KNOWS], is_seen=lambda _: True, who="ann", key="k") == first
 
 
 def test_a_request_that_failed_leaves_its_key_free(store):
@@ -215,10 +228,13 @@ def test_a_component_that_is_too_large_is_cut_where_it_is_furthest(store):
         assert cut.newcomers == ("b", "c", "d") and not cut.complete
         assert cut.facts == (("a", "r", "b"), ("b", "r", "c"), ("c", "r", "d"), ("d", "r", "e"))
         assert state.component(["c", "a"], is_seen, 1).newcomers == ("a",)
+    added(store, "x r y", "x r z")
+    with store.reading() as state:
+        assert state.component(["x"], is_seen, 2) == (("x", "y"), (("x", "r", "y"), ("x", "r", "z")), False)
 
 
 def test_newcomers_near_a_seen_entity(store):
-    added(store, "b knows seen1", "seen1 knows a", "a knows seen1", "c knows seen2", "d knows a")
+    added(store, "b knows seen1", "seen1 knows a", "a knows seen1", "c knows seen2", "d knows a", "a likes a")
     with store.reading() as state:
         assert state.near("seen1") == ["b", "a"] and state.near("seen1", 1) == ["b"]
         assert state.near("a") == ["d"] and state.near("nobody") == []
@@ -302,6 +318,10 @@ def test_what_no_database_holds_is_refused_before_anything_is_written(store, nam
         (lambda s: recorded(s, probability=float("nan")), "the probability of an answer is nan"),
         (lambda s: recorded(s, rank=0), "the rank of an answer is 0, but must be an integer from 1"),
         (lambda s: recorded(s, direction="tail"), "unknown direction 'tail'; did you mean 'tails'?"),
+        (
+            lambda s: s.record([("a", "b")], model="m", made_from=0, who="a"),
+            "is no answer; give a GivenAnswer",
+        ),
         (lambda s: recorded(s, reason="\0"), "the reason '\\x00' has a NUL"),
         (lambda s: s.record([], model="", made_from=0, who="a"), "the model '' is empty"),
         (lambda s: s.record([], model="m", made_from=-1, who="a"), "made from is -1, but must be an integer from 0"),
@@ -378,6 +398,18 @@ def everything(state):
         state.answers(),
         state.decisions(1),
     )
+
+
+def test_threads_share_a_store(store):
+    def work(number: int) -> list[int]:
+        positions = [added(store, f"t{number}-{count} knows seen1").position for count in range(10)]
+        with store.reading() as state:
+            assert state.count.facts == state.position >= positions[-1]
+        return positions
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(work, range(8)))
+    assert sorted(position for positions in found for position in positions) == list(range(1, 81))
 
 
 def test_a_failed_block_leaves_the_connection_free(store):

@@ -12,9 +12,9 @@ from newcomer.store.places import url_of
 from store_oracle import Oracle, Told
 from store_world import an_answer, is_seen
 
-NEWCOMERS = ["a", "b", "B", "a b", "é", "e\u0301", "x" * 3_000, "x" * 3_001, "日本"]
+NEWCOMERS = ["a", "A", "é", "e\u0301", "x" * 3_000]
 names = st.sampled_from(NEWCOMERS)
-ends = names | st.sampled_from(["seen1", "seen2"])
+ends = names | st.sampled_from(["seen1"])
 facts = st.tuples(ends, st.sampled_from(["knows", "a"]), ends).filter(lambda f: not (is_seen(f[0]) and is_seen(f[2])))
 who = st.sampled_from(["ann", "bob"])
 keys = st.none() | st.sampled_from(["k1", "k2", "k3"])
@@ -74,8 +74,8 @@ def compare(state, oracle):
         assert set(found.newcomers) == members and found.complete
         assert set(found.facts) == set(oracle.facts_of(members))
         assert [one.given for one in state.answers(entity=name)] == [a for a in oracle.answers if a.entity == name]
-    for entity in ("seen1", "seen2"):
-        near = {end for fact in oracle.facts_of({entity}) for end in (fact[0], fact[2])} & oracle.newcomers
+    for entity in ("seen1", "a"):
+        near = {end for fact in oracle.facts_of({entity}) for end in (fact[0], fact[2])} & oracle.newcomers - {entity}
         assert set(state.near(entity)) == near
     verdicts = {one.id: one.decision.verdict for one in state.answers() if one.decision}
     assert verdicts == oracle.verdicts

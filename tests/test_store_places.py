@@ -11,7 +11,8 @@ from newcomer import errors
 from newcomer.errors import InputError, MissingExtraError, OptionError, StoreError
 from newcomer.store import open_store
 from newcomer.store.places import url_of
-from store_world import added, as_admin, database
+from postgres import as_admin, database
+from store_world import added
 
 SECRET = "s3cret"
 
@@ -238,5 +239,5 @@ def test_what_is_not_installed_is_named(monkeypatch, missing):
 def test_the_file_is_an_ordinary_database(tmp_path):
     with open_store(tmp_path / "store.db") as store:
         added(store, "a knows b")
-    rows = sqlite3.connect(tmp_path / "store.db").execute("SELECT name FROM newcomers ORDER BY name").fetchall()
+    rows = sqlite3.connect(tmp_path / "store.db").execute("SELECT start FROM newcomers ORDER BY start").fetchall()
     assert rows == [("a",), ("b",)]

@@ -13,7 +13,7 @@ from newcomer.store import NewerStoreError, open_store, schema
 from newcomer.store.places import url_of
 from store_world import added, an_answer, is_seen
 
-MORE = ("ALTER TABLE newcomers ADD COLUMN note {text}", "UPDATE newcomers SET note = 'of ' || name")
+MORE = ("ALTER TABLE newcomers ADD COLUMN note {text}", "UPDATE newcomers SET note = 'of ' || start")
 BROKEN = ("CREATE TABLE more (id {integer})", "INSERT INTO nothing VALUES (1)")
 
 

@@ -25,6 +25,11 @@ def digest(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=16).digest()
 
 
+def parts_of(name: str) -> tuple[str, str]:
+    """A name as an index can sort it: what the index holds, and the rest, which few have."""
+    return name[: schema.START], name[schema.START :]
+
+
 def ids_of(connection: Connection, names: Iterable[str]) -> dict[str, int]:
     """The ids of the names that have one."""
     found: dict[str, int] = {}

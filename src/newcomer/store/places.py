@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
@@ -65,7 +64,8 @@ def engine_of(url: URL, wait_seconds: float) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     optional("psycopg", "a store in PostgreSQL", "store")
-    engine = create_engine(url, pool_pre_ping=True, pool_timeout=wait_seconds)
+    patience = {} if "connect_timeout" in url.query else {"connect_timeout": max(2, round(wait_seconds))}
+    engine = create_engine(url, connect_args=patience, pool_pre_ping=True, pool_timeout=wait_seconds)
 
     def prepare(connection: Any, _: object) -> None:
         connection.execute(KEEPS)
@@ -89,7 +89,7 @@ def _must_be_possible(path: Path) -> None:
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # transactions begin as `BEGIN` says
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -32768"):
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -8192"):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -141,5 +141,5 @@ def _fault(url: URL, error: DBAPIError) -> StoreError:
 def _without_password(url: URL, said: str) -> str:
     for secret in (url.password, url.query.get("password")):
         if secret:
-            said = said.replace(str(secret), "***").replace(unquote(str(secret)), "***")
+            said = said.replace(str(secret), "***")
     return said

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, literal_column, select
+from sqlalchemy import Connection, select, tuple_
 
 from newcomer.errors import check_name
 from newcomer.store import logbook, schema, texts
 from newcomer.store.faults import NotThereError
-from newcomer.store.naming import batches, ids_of, names_of
+from newcomer.store.naming import batches, ids_of, names_of, parts_of
 from newcomer.store.records import (
     Component,
     Counts,
@@ -24,7 +24,6 @@ from newcomer.store.writing import facts_about
 LIMIT = 100  # what a page has unless more is asked for
 MOST = 1_000_000  # what a page may have
 OPEN = "open"  # answers that nobody has decided on
-FIRST = 600  # characters of a name in the index: see `newcomer.store.schema`
 LAST_CHARACTER = 0x10FFFF
 
 
@@ -45,16 +44,14 @@ class Reading:
     def newcomers(self, after: str = "", limit: int = LIMIT, prefix: str = "") -> list[Newcomer]:
         """A page of those whose name begins with ``prefix`` and follows ``after``, by name (code points)."""
         after, prefix = (texts.text("the name", one, texts.NAME_LENGTH) for one in (after, prefix))
-        table, changes = schema.newcomers.c, schema.changes.c
-        start: ColumnElement[str] = literal_column(schema.SORTED_BY)
-        least = max(after, prefix)
-        query = select(table.name, table.position, changes.at).join(schema.changes, changes.position == table.position)
-        query = query.where(start >= least[:FIRST], table.name > after, table.name >= prefix)
-        end = _following(prefix)
+        table, least, end = schema.newcomers.c, max(after, prefix), _following(prefix)
+        name = tuple_(table.start, table.rest)
+        query = select(table.start, table.rest, table.position, table.at)
+        query = query.where(table.start >= parts_of(least)[0], name > parts_of(after), name >= parts_of(prefix))
         if end:
-            query = query.where(start <= end[:FIRST], table.name < end)
-        found = self._connection.execute(query.order_by(start, table.name).limit(_limit(limit)))
-        return [Newcomer(name, position, logbook.moment(at)) for name, position, at in found]
+            query = query.where(table.start <= parts_of(end)[0], name < parts_of(end))
+        found = self._connection.execute(query.order_by(table.start, table.rest).limit(_limit(limit)))
+        return [Newcomer(start + rest, position, logbook.moment(at)) for start, rest, position, at in found]
 
     def facts_of(self, names: Iterable[str]) -> list[Statement]:
         """The current facts of entities, each once, in the order of the log."""

@@ -7,7 +7,7 @@
     statements       the history of facts: stated or retracted, with the change; never changed
     facts            the current view of it
     presences        the history of newcomers: came or went; never changed
-    newcomers        the current view of it
+    newcomers        the current view of it, in the order of names, of which an index takes the start alone
     answers          answers given; ``decided`` is the position of the latest decision, all else is never changed
     decisions        decisions on answers, never changed
 
@@ -42,7 +42,7 @@ from newcomer.store.places import reads, writes
 
 Migration = Sequence[str]
 MIGRATION_LOCK = 0x6E6577636F6D6572  # of PostgreSQL: held while a schema is made or changed
-SORTED_BY = "substr(name, 1, 600)"  # the longest beginning that PostgreSQL's index rows hold in any script
+START = 600  # characters of a name that an index row of PostgreSQL holds in any script
 
 TYPES = {
     "sqlite": {"integer": "INTEGER", "text": "TEXT", "bytes": "BLOB", "real": "REAL", "by_key": "WITHOUT ROWID"},
@@ -88,8 +88,10 @@ MIGRATIONS: tuple[Migration, ...] = (
             position {integer} NOT NULL, newcomer {integer} NOT NULL, present {integer} NOT NULL,
             PRIMARY KEY (position, newcomer)
         ) {by_key}""",
-        "CREATE TABLE newcomers (id {integer} PRIMARY KEY, name {text} NOT NULL, position {integer} NOT NULL)",
-        "CREATE INDEX newcomers_name ON newcomers (substr(name, 1, 600))",
+        """CREATE TABLE newcomers (
+            start {text} NOT NULL, rest {text} NOT NULL, id {integer} NOT NULL UNIQUE, position {integer} NOT NULL,
+            at {integer} NOT NULL, PRIMARY KEY (start, id)
+        ) {by_key}""",
         """CREATE TABLE answers (
             id {integer} PRIMARY KEY, position {integer} NOT NULL, entity {integer} NOT NULL,
             relation {integer} NOT NULL, direction {text} NOT NULL, answer {integer} NOT NULL, rank {integer} NOT NULL,
@@ -127,7 +129,7 @@ requests = _table("requests", "", "who key outcome", "digest")
 statements = _table("statements", "position place stated head relation tail")
 facts = _table("facts", "head tail relation position")
 presences = _table("presences", "position newcomer present")
-newcomers = _table("newcomers", "id position", "name")
+newcomers = _table("newcomers", "id position at", "start rest")
 answers = _table(
     "answers",
     "id position entity relation answer rank made_from decided",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Engine
 
-from newcomer.errors import OptionError, check_name, shown
+from newcomer.errors import check_name
 from newcomer.store import schema, texts
 from newcomer.store.places import engine_of, reads, shown_place, told, url_of, writes
 from newcomer.store.reading import Reading
@@ -68,11 +68,7 @@ class Store:
         Facts that are stated already are counted; those that were retracted can be stated again.
         """
         stated = texts.facts(facts)
-        newcomers = {name for head, _, tail in stated for name in (head, tail) if not is_seen(name)}
-        for head, relation, tail in stated:
-            if head not in newcomers and tail not in newcomers:
-                problem = "is about two entities that the model was trained on"
-                raise OptionError(f"the fact {shown((head, relation, tail), 200)} {problem}; give facts of newcomers")
+        newcomers = {name for name in texts.ends(stated) if not is_seen(name)}
         request = _request("add", who, key, stated, source)
         return self._once(request, Change, lambda change: change.add(stated, newcomers))
 

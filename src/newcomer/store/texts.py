@@ -69,6 +69,11 @@ def _fact(row: Sequence[str], checked: set[object]) -> Fact:
     return row[0], row[1], row[2]
 
 
+def ends(stated: Iterable[Fact]) -> set[str]:
+    """Everyone whom facts are about."""
+    return {end for head, _, tail in stated for end in (head, tail)}
+
+
 def number(what: str, value: object, least: int) -> int:
     """An integer from ``least`` on."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
@@ -78,10 +83,12 @@ def number(what: str, value: object, least: int) -> int:
 
 def given(answers: Iterable[GivenAnswer]) -> list[GivenAnswer]:
     """Answers whose parts can be stored."""
-    return [_given(GivenAnswer(*answer)) for answer in answers]
+    return [_given(answer) for answer in answers]
 
 
 def _given(answer: GivenAnswer) -> GivenAnswer:
+    if not isinstance(answer, GivenAnswer):
+        raise OptionError(f"{shown(answer)} is no answer; give a GivenAnswer")
     check_name("direction", answer.direction, DIRECTIONS)
     return GivenAnswer(
         entity=name(answer.entity),

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Table, and_, bindparam, column, delete, insert, select, update, values
 
-from newcomer.errors import shown
+from newcomer.errors import OptionError, shown
 from newcomer.store import schema
 from newcomer.store.faults import KeyReusedError, NotThereError
-from newcomer.store.naming import batches, digest, ids_of, names_of
+from newcomer.store.naming import batches, digest, ids_of, names_of, parts_of
 from newcomer.store.records import Change, Fact, GivenAnswer, Recorded
 
 Row = tuple[int, int, int]  # head, tail, relation: in the order of the table's key
@@ -45,6 +45,7 @@ class Writing:
     def __init__(self, connection: Connection, request: Request) -> None:
         self.connection, self.request = connection, request
         self.books = schema.read_books(connection, hold=True)
+        self.at = round(datetime.now(UTC).timestamp() * 1_000_000)  # microseconds since 1970
         self.named = self.books["names"]  # ids up to this one were there before: no fact is about those that come
 
     @property
@@ -78,7 +79,7 @@ class Writing:
         """Write the log entry, if anything changed, the counters, and what the key stands for."""
         request = self.request
         if outcome.position == self.position:
-            entry = {"position": self.position, "at": now(), "who": request.who, "kind": request.kind}
+            entry = {"position": self.position, "at": self.at, "who": request.who, "kind": request.kind}
             self._insert(schema.changes, [entry | {"key": request.key, "source": request.source}])
             self.books["position"] = self.position
             self.connection.execute(update(schema.books).values(self.books))
@@ -88,6 +89,10 @@ class Writing:
 
     def add(self, facts: Sequence[Fact], newcomers: Collection[str]) -> Change:
         """State facts; ``newcomers`` are the ends that the model was not trained on."""
+        for fact in facts:
+            if fact[0] not in newcomers and fact[2] not in newcomers:
+                problem = "is about two entities that the model was trained on"
+                raise OptionError(f"the fact {shown(fact, 200)} {problem}; give facts of newcomers")
         ids = self._ids(name for fact in facts for name in fact)
         rows = dict.fromkeys((ids[head], ids[tail], ids[relation]) for head, relation, tail in facts)
         known = self._known(rows)
@@ -98,8 +103,7 @@ class Writing:
             return Change(self.last, repeated=len(facts))
         columns = ("head", "tail", "relation", "position")
         self._insert(schema.facts, [dict(zip(columns, (*row, self.position), strict=True)) for row in fresh])
-        entries = [{"id": ids[name], "name": name, "position": self.position} for name in arrived]
-        self._insert(schema.newcomers, entries)
+        self._insert(schema.newcomers, [self._newcomer(name) | {"id": ids[name]} for name in arrived])
         self._remember(fresh, True)
         self._attend([ids[name] for name in arrived], True)
         return Change(self.position, arrived=tuple(arrived), facts=len(fresh), repeated=len(facts) - len(fresh))
@@ -167,6 +171,10 @@ class Writing:
         self._insert(schema.names, [{"id": ids[name], "name": name, "digest": digest(name)} for name in fresh])
         return ids
 
+    def _newcomer(self, name: str) -> dict[str, Any]:
+        start, rest = parts_of(name)
+        return {"start": start, "rest": rest, "position": self.position, "at": self.at}
+
     def _known(self, rows: Iterable[Row]) -> set[Row]:
         """Those of the facts that are stated."""
         found: set[Row] = set()
@@ -233,8 +241,3 @@ def facts_about(connection: Connection, ids: Iterable[int]) -> dict[Row, int]:
             query = select(schema.facts).where(end.in_(batch))
             found.update((row[:3], row[3]) for row in map(tuple, connection.execute(query)))
     return found
-
-
-def now() -> int:
-    """The moment, in microseconds since 1970."""
-    return round(datetime.now(UTC).timestamp() * 1_000_000)
