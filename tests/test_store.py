@@ -67,7 +67,7 @@ def test_facts_that_are_not_there_are_not_retracted(store):
     added(store, "zoe knows max")
     error = complaint(store.retract, [KNOWS, ("zoe", "likes", "max"), ("a", "b", "c")], who="ann")
     assert isinstance(error, NotThereError)
-    assert str(error) == "the fact ('a', 'b', 'c') and 1 others are not in the store; retract what was stated"
+    assert str(error) == "the fact ('a', 'b', 'c') is not in the store (and 1 more); retract what was stated"
     with store.reading() as state:
         assert state.position == 1 and state.count.facts == 1
 
@@ -80,7 +80,7 @@ def test_those_known_by_a_removed_newcomer_alone_go_too(store):
         assert [one.fact for one in state.facts_of(["eve"])] == [("eve", "lives_in", "seen_city")]
     error = complaint(store.remove, ["eve", "max", "zoe"], who="ann")
     assert isinstance(error, NotThereError)
-    assert str(error) == "the newcomer 'max' and 1 others are not in the store; check the name"
+    assert str(error) == "the newcomer 'max' is not in the store (and 1 more); check the name"
     assert store.remove([], who="ann") == store.retract([], who="ann") == Change(2)
 
 

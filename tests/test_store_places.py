@@ -134,8 +134,10 @@ def test_a_place_with_other_tables(place):
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE towns (id INTEGER)"))
     engine.dispose()
+    before = Path(place).read_bytes() if Path(place).is_file() else b""
     error = complaint(open_store, place)
     assert "is no store of newcomers: it holds the table 'towns'; give the store a database or a schema" in str(error)
+    assert not before or Path(place).read_bytes() == before
 
 
 @pytest.mark.parametrize(

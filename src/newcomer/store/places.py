@@ -18,7 +18,7 @@ from newcomer.errors import OptionError, StoreError, one_line, optional, shown
 from newcomer.files import looking_at
 from newcomer.store.faults import StoreBusyError
 
-BEGIN = "newcomer_begin"  # an execution option: how SQLite begins a transaction
+BEGIN = "newcomer_begin"  # an execution option: how SQLite begins a transaction, if at all
 LOCKED_OUT = ("55P03", "57014")  # PostgreSQL: lock_timeout, statement_timeout
 KEEPS = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 
@@ -89,18 +89,26 @@ def _must_be_possible(path: Path) -> None:
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # transactions begin as `BEGIN` says
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -8192"):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def keep_write_ahead_log(engine: Engine) -> None:
+    """Have SQLite write ahead from now on; the file says so itself, so it has to be a store, or empty."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect().execution_options(**{BEGIN: ""}) as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get(BEGIN, 'DEFERRED')}")
+    begin = connection.get_execution_options().get(BEGIN, "BEGIN")
+    if begin:
+        connection.exec_driver_sql(begin)
 
 
 @contextmanager
 def writes(engine: Engine) -> Iterator[Connection]:
     """A transaction that changes something: all of it, or nothing where the block fails."""
-    with engine.connect().execution_options(**{BEGIN: "IMMEDIATE"}) as connection, connection.begin():
+    with engine.connect().execution_options(**{BEGIN: "BEGIN IMMEDIATE"}) as connection, connection.begin():
         yield connection
 
 

@@ -38,7 +38,7 @@ from sqlalchemy.types import TypeEngine
 
 from newcomer.errors import StoreError
 from newcomer.store.faults import NewerStoreError
-from newcomer.store.places import reads, writes
+from newcomer.store.places import keep_write_ahead_log, reads, writes
 
 Migration = Sequence[str]
 MIGRATION_LOCK = 0x6E6577636F6D6572  # of PostgreSQL: held while a schema is made or changed
@@ -156,6 +156,7 @@ def migrate(engine: Engine, place: str) -> None:
     """
     with reads(engine) as connection:
         version = _version(connection, place)
+    keep_write_ahead_log(engine)
     while version < len(MIGRATIONS):
         with writes(engine) as connection:
             if connection.dialect.name == "postgresql":

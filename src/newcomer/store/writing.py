@@ -115,8 +115,7 @@ class Writing:
         missing = rows.keys() - self._known(rows)
         if missing:
             named = sorted(rows[row] for row in missing)
-            others = f" and {len(named) - 1:,} others are" if len(named) > 1 else " is"
-            raise NotThereError(f"the fact {shown(named[0], 200)}{others} not in the store; retract what was stated")
+            raise _not_there(f"fact {shown(named[0], 200)}", len(named), "retract what was stated")
         if not rows:
             return Change(self.last)
         left = self._forget(list(rows))
@@ -128,8 +127,7 @@ class Writing:
         here = self._here(ids.values())
         missing = [name for name in newcomers if ids.get(name) not in here]
         if missing:
-            others = f" and {len(missing) - 1:,} others are" if len(missing) > 1 else " is"
-            raise NotThereError(f"the newcomer {shown(missing[0])}{others} not in the store; check the name")
+            raise _not_there(f"newcomer {shown(missing[0])}", len(missing), "check the name")
         rows = sorted(facts_about(self.connection, here))
         if not rows:
             return Change(self.last)
@@ -231,6 +229,11 @@ class Writing:
     def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:
             self.connection.execute(insert(table), rows)
+
+
+def _not_there(first: str, many: int, hint: str) -> NotThereError:
+    others = f" (and {many - 1:,} more)" if many > 1 else ""
+    return NotThereError(f"the {first} is not in the store{others}; {hint}")
 
 
 def facts_about(connection: Connection, ids: Iterable[int]) -> dict[Row, int]:
