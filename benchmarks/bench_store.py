@@ -10,8 +10,8 @@ it. Stores are filled by `add`, and PostgreSQL's statistics are brought up to da
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from postgres import HOW, database, server
 
 FEW, MANY = 1_000, 1_000_000
 AT_ONCE = 20_000  # newcomers in one change as the store is filled
-REPEATS, BOUND = 200, 1.5
+ROUNDS, CALLS, BOUND = 20, 20, 1.5
 TOWNS, GROUP, PAGE = 1_000, 4, 50
 BACKENDS = """SELECT pid FROM pg_stat_activity WHERE datname = current_database()
     AND backend_type = 'client backend' AND pid <> pg_backend_pid()"""
@@ -54,9 +54,9 @@ def fill(store: Store, size: int) -> None:
         store.add(facts, is_seen=is_seen, who="filling")
 
 
-def measured(store: Store, size: int, clock: Clock) -> dict[str, float]:
-    """Processor seconds of each call, the mean of many: those that come rarely count, too."""
-    chosen = np.random.default_rng(0).choice(size, REPEATS, replace=False).tolist()
+def calls_of(store: Store, size: int) -> dict[str, Callable[[int], object]]:
+    """What is measured, by name: each takes the number of the call."""
+    chosen = np.random.default_rng(0).choice(size, ROUNDS * CALLS, replace=False).tolist()
     fresh = [[(f"fresh {n}", "lives_in", f"town{n % TOWNS}"), (f"fresh {n}", "knows", named(n))] for n in chosen]
 
     def reading(work: Callable[[Reading, str], object]) -> Callable[[int], object]:
@@ -66,7 +66,7 @@ def measured(store: Store, size: int, clock: Clock) -> dict[str, float]:
 
         return call
 
-    calls: dict[str, Callable[[int], object]] = {
+    return {
         "facts_of": reading(lambda state, name: state.facts_of([name])),
         "component": reading(lambda state, name: state.component([name], is_seen)),
         "a page of newcomers": reading(lambda state, name: state.newcomers(name, PAGE)),
@@ -74,15 +74,6 @@ def measured(store: Store, size: int, clock: Clock) -> dict[str, float]:
         "add": lambda place: store.add(fresh[place], is_seen=is_seen, who="bench"),
         "retract": lambda place: store.retract(fresh[place], who="bench"),
     }
-    return {name: per_call(call, clock) for name, call in calls.items()}
-
-
-def per_call(call: Callable[[int], object], clock: Clock) -> float:
-    call(0)  # statements are compiled once
-    start = clock()
-    for place in range(1, REPEATS):
-        call(place)
-    return (clock() - start) / (REPEATS - 1)
 
 
 class Place(NamedTuple):
@@ -121,25 +112,38 @@ def seconds_of(process: int) -> float:
         return 0.0
 
 
+def filled(kind: str, place: Place, size: int, until: ExitStack) -> Store:
+    store = until.enter_context(open_store(place.url))
+    start = time.process_time()
+    fill(store, size)
+    place.settle()
+    print(f"{kind}: {size:,} newcomers in {time.process_time() - start:.0f} s of this process", flush=True)
+    return store
+
+
+def seconds(call: Callable[[int], object], places: Iterable[int], clock: Clock) -> float:
+    start = clock()
+    for place in places:
+        call(place)
+    return clock() - start
+
+
 def bars(kind: str, place: Callable[[], AbstractContextManager[Place]], many: int) -> list[Bar]:
+    """Calls of both stores take turns, so that what else the machine does slows both down."""
     found = []
-    for size in (FEW, many):
-        with place() as here, open_store(here.url) as store:
-            start = time.process_time()
-            fill(store, size)
-            print(f"{kind}: {size:,} newcomers in {time.process_time() - start:.0f} s of this process", flush=True)
-            here.settle()
-            found.append(measured(store, size, here.clock))
-    few, more = found
-    return [
-        Bar(
-            f"{kind}: {name}, {many:,} / {FEW:,} newcomers",
-            more[name] / few[name],
-            BOUND,
-            detail=f"{1_000 * more[name]:.2f} ms / {1_000 * few[name]:.2f} ms",
-        )
-        for name in few
-    ]
+    with ExitStack() as until:
+        here = [until.enter_context(place()) for _ in range(2)]
+        small, large = (filled(kind, one, size, until) for one, size in zip(here, (FEW, many), strict=True))
+        both = calls_of(small, FEW), calls_of(large, many)
+        for name in both[0]:
+            spent = [0.0, 0.0]
+            for first in range(0, ROUNDS * CALLS, CALLS):
+                for which, one in enumerate(here):
+                    spent[which] += seconds(both[which][name], range(first, first + CALLS), one.clock)
+            few, more = (1_000 * total / (ROUNDS * CALLS) for total in spent)
+            title = f"{kind}: {name}, {many:,} / {FEW:,} newcomers"
+            found.append(Bar(title, more / few, BOUND, detail=f"{more:.2f} ms / {few:.2f} ms"))
+    return found
 
 
 def main() -> None:
