@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from newcomer.data.tables import NamedTriples, assemble
 from newcomer.errors import InputError, NewcomerError
 from newcomer.evaluation.ranking import Progress, Queries, RankingProtocol, RankingResult, Scorer, evaluate_under
 from newcomer.graph import Graph, InductiveDataset, TripleArray, Vocabulary
+from newcomer.store import open_store
+from newcomer.store.store import Store
+from postgres import HOW, database, schemas, server
 
 settings.register_profile(
     "pinned",
@@ -140,3 +144,37 @@ def named_graph(triples: Iterable[tuple[str, str, str]]) -> Graph:
     relations = Vocabulary(sorted({r for _, r, _ in rows}))
     ids = [(entities.id(h), relations.id(r), entities.id(t)) for h, r, t in rows]
     return Graph.build(entities, relations, TripleArray.of(ids))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a database in PostgreSQL, the same for all tests of a process."""
+    with server() as url:
+        if url is None:
+            pytest.skip(HOW)
+        with database(url) as made:
+            yield made
+
+
+@pytest.fixture(params=("sqlite", "postgresql"))
+def fresh_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Makes empty places for stores, in each of the databases."""
+    if request.param == "sqlite":
+        numbers = count()
+        yield lambda: str(tmp_path / f"store{next(numbers)}.db")
+    else:
+        with schemas(request.getfixturevalue("postgres")) as make:
+            yield make
+
+
+@pytest.fixture
+def place(fresh_place: Callable[[], str]) -> str:
+    """An empty place for a store."""
+    return fresh_place()
+
+
+@pytest.fixture
+def store(place: str) -> Iterator[Store]:
+    """An empty store."""
+    with open_store(place) as opened:
+        yield opened

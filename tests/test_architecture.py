@@ -12,7 +12,7 @@ TESTS = Path(__file__).parent
 LEVELS = [
     {"errors"},
     {"config", "files", "graph", "locks"},
-    {"data", "rules"},
+    {"data", "rules", "store"},
     {"models"},
     {"evaluation"},
     {"training"},
@@ -22,13 +22,15 @@ LEVELS = [
     {"cli"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-TORCH_FREE = {"errors", "config", "files", "graph", "locks", "data", "rules"}
+TORCH_FREE = {"errors", "config", "files", "graph", "locks", "data", "rules", "store"}
 # Modules whose behaviour is tested through another one's test file.
 TESTED_ELSEWHERE = {"cli/common.py": "test_cli.py", "cli/app.py": "test_cli.py"}
 TESTED_ELSEWHERE |= {f"rules/mining/{name}.py": "test_horn.py" for name in ("bodies", "support", "index")}
 TESTED_ELSEWHERE |= {"rules/mining/plan.py": "test_miner.py"}
 TESTED_ELSEWHERE |= {f"rules/files/{name}.py": "test_rule_table.py" for name in ("lines", "listings")}
 TESTED_ELSEWHERE |= {f"config/{name}.py": "test_config.py" for name in ("fields", "settings", "reading")}
+STORE = ("faults", "logbook", "naming", "places", "reading", "records", "schema", "texts", "writing")
+TESTED_ELSEWHERE |= {f"store/{name}.py": "test_store.py" for name in STORE}
 
 
 def modules() -> list[Path]:

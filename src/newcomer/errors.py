@@ -6,6 +6,7 @@
     ├── OptionError          a value or a name the caller gave that is not allowed
     ├── OutputError          a place that cannot be written
     ├── DownloadError        a published file that did not arrive whole
+    ├── StoreError           a store of newcomers that cannot be opened, read or changed as asked
     └── MissingExtraError    an optional package that is needed and not installed
 
 Every message names the value, the place and the next step.
@@ -47,6 +48,10 @@ class OutputError(NewcomerError):
 
 class DownloadError(NewcomerError):
     """A published file that could not be fetched whole."""
+
+
+class StoreError(NewcomerError):
+    """A store of newcomers that cannot be opened, or cannot do as asked."""
 
 
 class MissingExtraError(NewcomerError):
