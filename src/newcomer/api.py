@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
 from newcomer.data.cut import FactsCut, cut_in_words
-from newcomer.errors import DatasetError, OptionError, OutputError
+from newcomer.errors import DatasetError, OptionError, OutputError, optional
 from newcomer.evaluation.measure import (
     CLASSIFICATION,
     SUGGESTION,
@@ -35,10 +36,14 @@ from newcomer.rules.files.rule_table import read_rules
 from newcomer.rules.mining import MiningPlan
 from newcomer.rules.mining import mine_rules as mine_by_plan
 from newcomer.rules.rule import RuleSet
+from newcomer.store import open_store
 from newcomer.training.checkpoint import has_checkpoint, in_use, remove_training
 from newcomer.training.fitted import PRELIMINARY
 from newcomer.training.holdout import hold_out_newcomers
 from newcomer.training.pipeline import Fitted, Limits, Listener, fit
+
+if TYPE_CHECKING:
+    from newcomer.service.stored_predictor import StoredPredictor
 
 FEW = 50  # facts
 Source = InductiveDataset | str | Path  # a data set, its folder or file, or its name
@@ -186,6 +191,22 @@ def checkpoint_folder(out: Path, resume: bool, force: bool) -> Path:
 def is_preliminary(out: Path) -> bool:
     """Whether a folder holds a first model, which its training goes on to replace."""
     return bool(metrics_of(out).get(PRELIMINARY))
+
+
+def open(model: str | Path, store: str | Path, device: str = "cpu", threads: int | None = None) -> "StoredPredictor":
+    """The model in a folder over a store of newcomers: a SQLite file, ``sqlite:///FILE`` or ``postgresql://...``.
+
+    >>> live = newcomer.open("people", store="people.db")
+    >>> live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")]).newcomers
+    ('yan',)
+    >>> [one.name for one in live.newcomers()]
+    ['yan']
+    """
+    optional("sqlalchemy", "a store of newcomers", "store")
+    from newcomer.service.stored_predictor import StoredPredictor, model_version
+
+    loaded = load(model, device, threads)
+    return StoredPredictor(loaded, open_store(store), model_version(model))
 
 
 def evaluate(
