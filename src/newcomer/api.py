@@ -196,17 +196,17 @@ def is_preliminary(out: Path) -> bool:
 def open(model: str | Path, store: str | Path, device: str = "cpu", threads: int | None = None) -> "StoredPredictor":
     """The model in a folder over a store of newcomers: a SQLite file, ``sqlite:///FILE`` or ``postgresql://...``.
 
-    >>> live = newcomer.open("people", store="people.db")
-    >>> live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")]).newcomers
-    ('yan',)
-    >>> [one.name for one in live.newcomers()]
-    ['yan']
+    >>> with newcomer.open("people", store="people.db") as live:
+    ...     added = live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")])
+    ...     best = live.tails("yan", "citizen_of", k=1)[0]
+    >>> added.newcomers, best.entity
+    (('yan',), 'land1')
     """
     optional("sqlalchemy", "a store of newcomers", "store")
     from newcomer.service.stored_predictor import StoredPredictor, model_version
 
-    loaded = load(model, device, threads)
-    return StoredPredictor(loaded, open_store(store), model_version(model))
+    loaded, version = load(model, device, threads), model_version(model)
+    return StoredPredictor(loaded, open_store(store), version)
 
 
 def evaluate(

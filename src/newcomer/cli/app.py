@@ -22,6 +22,7 @@ from newcomer.cli import (
     reproduce,
     rulefiles,
     rules,
+    store,
     train,
     tune,
 )
@@ -38,6 +39,10 @@ for verb in (
     *(classify.classify, classify.confidence, predict.embed, predict.similar, predict.draw, reproduce.reproduce),
 ):
     app.command()(verb)
+for verb in (store.add, store.remove):
+    app.command()(verb)
+app.command("list")(store.list_newcomers)
+app.command()(store.answers)
 app.add_typer(data.app, name="data")
 app.add_typer(rulefiles.app, name="rules")
 
