@@ -17,6 +17,7 @@ from newcomer.cli import (
     data,
     evaluate,
     graphs,
+    handback,
     left_out,
     predict,
     reproduce,
@@ -42,7 +43,8 @@ for verb in (
 for verb in (store.add, store.remove):
     app.command()(verb)
 app.command("list")(store.list_newcomers)
-app.command()(store.answers)
+for verb in (store.answers, handback.export, handback.push):
+    app.command()(verb)
 app.add_typer(data.app, name="data")
 app.add_typer(rulefiles.app, name="rules")
 

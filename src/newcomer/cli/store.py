@@ -22,8 +22,9 @@ from newcomer.cli.newcomers import (
     takes_arrivals,
     takes_retracted,
 )
-from newcomer.cli.stored import asker, opened, over, stated_by, when
+from newcomer.cli.stored import asker, counted, opened, over, when
 from newcomer.errors import OptionError, check_name
+from newcomer.exchange.selection import stated_by
 
 if TYPE_CHECKING:
     from newcomer.service.stored_predictor import Arrived, StoredPredictor
@@ -88,12 +89,8 @@ def _print_added(done: "Arrived", called: str, as_json: bool) -> None:
         print_json({"position": done.change.position, **done.added.to_dict()})
         return
     repeated = f"; {done.change.repeated:,} stated before" if done.change.repeated else ""
-    new = _counted(len(done.change.arrived), "newcomer")
-    typer.echo(f"added {_counted(done.change.facts, 'fact')}, {new}{repeated}; position {done.change.position:,}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    new = counted(len(done.change.arrived), "newcomer")
+    typer.echo(f"added {counted(done.change.facts, 'fact')}, {new}{repeated}; position {done.change.position:,}")
 
 
 @takes_retracted
@@ -123,7 +120,7 @@ def remove(
         print_json({"position": done.position, "newcomers": done.left, "facts": done.facts})
         return
     gone = f"; gone: {', '.join(done.left)}" if done.left else ""
-    typer.echo(f"retracted {_counted(done.facts, 'fact')}{gone}; position {done.position:,}")
+    typer.echo(f"retracted {counted(done.facts, 'fact')}{gone}; position {done.position:,}")
 
 
 def list_newcomers(
@@ -157,7 +154,7 @@ def _print_page(state: "Reading", after: str, limit: int, prefix: str, as_json: 
     if as_json:
         print_lines({"newcomer": one.name, "position": one.position, "at": one.at.isoformat()} for one in shown)
         return
-    counts = f"{_counted(state.count.newcomers, 'newcomer')}, {_counted(state.count.facts, 'fact')}"
+    counts = f"{counted(state.count.newcomers, 'newcomer')}, {counted(state.count.facts, 'fact')}"
     rows = [(one.name, when(one.at), one.position) for one in shown]
     print_table(f"{counts}, at position {state.position:,}", ("newcomer", "came (UTC)", "position"), rows)
     if more:
@@ -239,7 +236,7 @@ def _print_answers(found: "Sequence[StoredAnswer]", more: bool, count: int, as_j
         (f"{one.id}", in_words(stated_by(one.given)), f"{one.given.probability:.2f}", _verdict(one), one.given.reason)
         for one in found
     ]
-    title = f"{len(found):,} of {_counted(count, 'answer')} recorded"
+    title = f"{len(found):,} of {counted(count, 'answer')} recorded"
     print_table(title, ("id", "fact", "probability", "decision", "reason"), rows)
     if more:
         typer.echo(f"there are more: --after {found[-1].id}")

@@ -12,6 +12,7 @@ import typer
 
 from newcomer.cli.answer_files import Found, Row, fact_of
 from newcomer.errors import OptionError, StoreError, optional, shown
+from newcomer.exchange.selection import stated_by
 
 if TYPE_CHECKING:
     from newcomer.predictor import Answer, Predictor, Suggestion
@@ -55,6 +56,11 @@ def asker(who: str | None) -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a user without a name, as in some containers
         return NOBODY
+
+
+def counted(count: int, what: str) -> str:
+    """So many of something, in words."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def when(moment: datetime) -> str:
@@ -134,12 +140,6 @@ def given_answer(about: Row, answer: "Answer | Suggestion") -> "GivenAnswer":
     )
 
 
-def stated_by(given: "GivenAnswer") -> "Fact":
-    """The fact that an answer states."""
-    ends = (given.answer, given.entity) if given.direction == "heads" else (given.entity, given.answer)
-    return ends[0], given.relation, ends[1]
-
-
 def recorded(
     answers: Iterator[tuple[str, Found]], place: str, who: str | None, asked: Sequence[AskedAt]
 ) -> Iterator[tuple[str, Found]]:
@@ -166,7 +166,7 @@ def _tell_recorded(ids: Sequence[int], repeated: int) -> None:
     """Say what was recorded, on standard error: answers are on standard output."""
     known = f"; {repeated:,} {'was' if repeated == 1 else 'were'} there already" if repeated else ""
     named = f" (id {' to '.join(str(one) for one in dict.fromkeys((ids[0], ids[-1])))})" if ids else ""
-    typer.echo(f"newcomer: recorded {len(ids):,} answer{'' if len(ids) == 1 else 's'}{named}{known}", err=True)
+    typer.echo(f"newcomer: recorded {counted(len(ids), 'answer')}{named}{known}", err=True)
 
 
 def _unrecorded(store: "Store", given: "dict[Fact, GivenAnswer]") -> "list[GivenAnswer]":
