@@ -17,6 +17,7 @@ from newcomer.cli import (
     data,
     evaluate,
     graphs,
+    grow,
     handback,
     left_out,
     predict,
@@ -43,7 +44,7 @@ for verb in (
 for verb in (store.add, store.remove):
     app.command()(verb)
 app.command("list")(store.list_newcomers)
-for verb in (store.answers, handback.export, handback.push):
+for verb in (store.answers, handback.export, handback.push, grow.grow):
     app.command()(verb)
 app.add_typer(data.app, name="data")
 app.add_typer(rulefiles.app, name="rules")
