@@ -46,14 +46,14 @@ def export(
         raise OptionError(f"--base names graphs of RDF; leave it out, or let --out {out} end in .nq")
     with opened(store) as opened_store, opened_store.reading() as state:
         if in_quads:
-            count, unit = _write_quads(out, state, base, what, since), "quads"
+            count, unit = _write_quads(out, state, base, what, since), "quad"
         else:
-            count, unit = write_rows(out, COLUMNS, rows(state, what, since)), "rows"
+            count, unit = write_rows(out, COLUMNS, rows(state, what, since)), "row"
         position = state.position
     if as_json:
-        print_json({"out": str(out), unit: count, "position": position})
+        print_json({"out": str(out), f"{unit}s": count, "position": position})
     else:
-        typer.echo(f"written {count:,} {unit} to {out}; position {position:,}")
+        typer.echo(f"written {counted(count, unit)} to {out}; position {position:,}")
 
 
 def _write_quads(out: Path, state: "Reading", base: str | None, what: str, since: int) -> int:
