@@ -13,7 +13,7 @@ LEVELS = [
     {"errors"},
     {"config", "files", "graph", "locks"},
     {"data", "rules", "store"},
-    {"models"},
+    {"models", "exchange"},
     {"evaluation"},
     {"training"},
     {"predictor"},
@@ -22,7 +22,7 @@ LEVELS = [
     {"cli"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-TORCH_FREE = {"errors", "config", "files", "graph", "locks", "data", "rules", "store"}
+TORCH_FREE = {"errors", "config", "files", "graph", "locks", "data", "rules", "store", "exchange"}
 # Modules whose behaviour is tested through another one's test file.
 TESTED_ELSEWHERE = {"cli/common.py": "test_cli.py", "cli/app.py": "test_cli.py"}
 TESTED_ELSEWHERE |= {f"rules/mining/{name}.py": "test_horn.py" for name in ("bodies", "support", "index")}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from conftest import Row, complaint, rows
 from newcomer.data.dataset import read_dataset, write_dataset
 from newcomer.data.options import ReadOptions
-from newcomer.data.rdf import read_rdf, write_ntriples
+from newcomer.data.rdf import iri_of, name_of, read_rdf, write_ntriples
 from newcomer.errors import InputError, MissingExtraError
 
 Put = Callable[[str, str | bytes], Path]
@@ -175,3 +175,8 @@ def test_labels_are_found_across_the_pieces_a_file_is_read_in(put: Put) -> None:
 def test_labels_in_lines_are_kept_however_they_look(put: Put, suffix: str) -> None:
     label = "_:abcdefabcdefabcdefabcdefabcdefab"
     assert read(put(f"f{suffix}", f"<http://x/a> <http://x/r> {label} .\n"))[0][2] == label
+
+
+@pytest.mark.parametrize("name", ["a b", "é", "_:b1", "https://example.org/x", "urn:newcomer:x", "urn:isbn:1", "%41"])
+def test_a_name_comes_back_from_its_iri(name):
+    assert name_of(iri_of(name)) == name

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 _NAMES_OF = {
-    "newcomer.api": ("evaluate", "mine_rules", "open", "train"),
+    "newcomer.api": ("ask_again", "evaluate", "grow", "growth_of", "mine_rules", "open", "train"),
     "newcomer.config": ("Config",),
     "newcomer.data": ("load_dataset", "read_graph", "split_graph"),
     "newcomer.errors": ("NewcomerError",),
@@ -23,7 +23,7 @@ _NAMES_OF = {
 }
 
 if TYPE_CHECKING:
-    from newcomer.api import evaluate, mine_rules, open, train
+    from newcomer.api import ask_again, evaluate, grow, growth_of, mine_rules, open, train
     from newcomer.config import Config
     from newcomer.data import load_dataset, read_graph, split_graph
     from newcomer.errors import NewcomerError
@@ -39,7 +39,10 @@ __all__ = [
     "TripleArray",
     "Vocabulary",
     "__version__",
+    "ask_again",
     "evaluate",
+    "grow",
+    "growth_of",
     "load",
     "load_dataset",
     "mine_rules",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from newcomer.config import Config, load_preset, with_overrides
 from newcomer.data import load_dataset
@@ -43,6 +43,7 @@ from newcomer.training.holdout import hold_out_newcomers
 from newcomer.training.pipeline import Fitted, Limits, Listener, fit
 
 if TYPE_CHECKING:
+    from newcomer.service.growth import Growth
     from newcomer.service.stored_predictor import StoredPredictor
 
 FEW = 50  # facts
@@ -196,17 +197,89 @@ def is_preliminary(out: Path) -> bool:
 def open(model: str | Path, store: str | Path, device: str = "cpu", threads: int | None = None) -> "StoredPredictor":
     """The model in a folder over a store of newcomers: a SQLite file, ``sqlite:///FILE`` or ``postgresql://...``.
 
-    >>> live = newcomer.open("people", store="people.db")
-    >>> live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")]).newcomers
-    ('yan',)
-    >>> [one.name for one in live.newcomers()]
-    ['yan']
+    >>> with newcomer.open("people", store="people.db") as live:
+    ...     added = live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")])
+    ...     best = live.tails("yan", "citizen_of", k=1)[0]
+    >>> added.newcomers, best.entity
+    (('yan',), 'land1')
     """
     optional("sqlalchemy", "a store of newcomers", "store")
     from newcomer.service.stored_predictor import StoredPredictor, model_version
 
-    loaded = load(model, device, threads)
-    return StoredPredictor(loaded, open_store(store), model_version(model))
+    loaded, version = load(model, device, threads), model_version(model)
+    return StoredPredictor(loaded, open_store(store), version)
+
+
+def growth_of(model: str | Path, store: str | Path, accepted: bool = False) -> "Growth":
+    """What the next model of a folder is trained on: its observed graph and the facts that a store holds by now.
+
+    ``accepted`` answers are taken for facts, too.
+
+    >>> with newcomer.open("people", store="grown.db") as live:
+    ...     added = live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")])
+    >>> growth = newcomer.growth_of("people", "grown.db")
+    >>> growth.dataset.name, growth.facts, growth.entities
+    ('made+store@1', 2, 1)
+    """
+    optional("sqlalchemy", "a store of newcomers", "store")
+    from newcomer.service.growth import growth_of as growth_in
+
+    bundle = read_bundle(Path(model))
+    with open_store(store) as opened, opened.reading() as state:
+        return growth_in(bundle, state, accepted)
+
+
+def grow(
+    model: str | Path,
+    store: str | Path,
+    out: str | Path,
+    *,
+    accepted: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    resume: bool = False,
+    force: bool = False,
+    report: Listener | None = None,
+    time_limit: float | None = None,
+    memory_limit: float | None = None,
+) -> Predictor:
+    """Train the next model, by the settings of the one in a folder, on what `growth_of` gives; it is loaded.
+
+    >>> with newcomer.open("people", store="next.db") as live:
+    ...     added = live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")])
+    >>> newcomer.grow("people", "next.db", "people-2")
+    Predictor(34 seen entities, 4 newcomers, 4 relations)
+    >>> newcomer.ask_again("people", "people-2", "next.db")["asked"]  # no answer was recorded
+    0
+    """
+    limits = None if time_limit is None and memory_limit is None else Limits(time_limit, memory_limit)
+    train_into(
+        Path(out),
+        growth_of(model, store, accepted).dataset,
+        read_bundle(Path(model)).config,
+        device=device,
+        threads=threads,
+        resume=resume,
+        force=force,
+        report=report,
+        limits=limits,
+    )
+    return load(out)
+
+
+def ask_again(before: str | Path, after: str | Path, store: str | Path, most: int = 200) -> dict[str, Any]:
+    """The answers that were recorded last in a store, asked again of two models: how many stay first, and what moves.
+
+    >>> with newcomer.open("people", store="asked.db") as live:
+    ...     added = live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")])
+    >>> newcomer.ask_again("people", "people", "asked.db")["unasked"]
+    0
+    """
+    optional("sqlalchemy", "a store of newcomers", "store")
+    from newcomer.service.growth import compared
+
+    with open(before, store) as old, open(after, store) as new, old.store.reading() as state:
+        return compared(old, new, state, most).to_dict()
 
 
 def evaluate(

@@ -7,6 +7,7 @@
     ├── OutputError          a place that cannot be written
     ├── DownloadError        a published file that did not arrive whole
     ├── StoreError           a store of newcomers that cannot be opened, read or changed as asked
+    ├── EndpointError        a SPARQL endpoint that does not answer, or not as asked
     └── MissingExtraError    an optional package that is needed and not installed
 
 Every message names the value, the place and the next step.
@@ -52,6 +53,10 @@ class DownloadError(NewcomerError):
 
 class StoreError(NewcomerError):
     """A store of newcomers that cannot be opened, or cannot do as asked."""
+
+
+class EndpointError(NewcomerError):
+    """A SPARQL endpoint that cannot be reached, or does not do as asked."""
 
 
 class MissingExtraError(NewcomerError):

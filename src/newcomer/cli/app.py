@@ -17,11 +17,14 @@ from newcomer.cli import (
     data,
     evaluate,
     graphs,
+    grow,
+    handback,
     left_out,
     predict,
     reproduce,
     rulefiles,
     rules,
+    store,
     train,
     tune,
 )
@@ -37,6 +40,11 @@ for verb in (
     *(evaluate.evaluate, compare.compare, predict.predict, predict.suggest, predict.explain),
     *(classify.classify, classify.confidence, predict.embed, predict.similar, predict.draw, reproduce.reproduce),
 ):
+    app.command()(verb)
+for verb in (store.add, store.remove):
+    app.command()(verb)
+app.command("list")(store.list_newcomers)
+for verb in (store.answers, handback.export, handback.push, grow.grow):
     app.command()(verb)
 app.add_typer(data.app, name="data")
 app.add_typer(rulefiles.app, name="rules")

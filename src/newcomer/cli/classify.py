@@ -10,7 +10,16 @@ from typer import Argument
 from newcomer.cli import options
 from newcomer.cli.answer_files import check_answer_file, in_words, write_rows
 from newcomer.cli.common import print_lines, print_table
-from newcomer.cli.newcomers import CHECK_NAME, NewcomerFacts, ReadTriples, Triple, read_from, takes_newcomers
+from newcomer.cli.newcomers import (
+    CHECK_NAME,
+    NewcomerFacts,
+    ReadTriples,
+    Triple,
+    loaded,
+    read_from,
+    takes_newcomers,
+)
+from newcomer.cli.stored import scopes
 from newcomer.errors import shown
 
 if TYPE_CHECKING:
@@ -35,8 +44,21 @@ def classify(
     """Whether triples are true or false, with the probability of each."""
     newcomers.check(triples)
     check_answer_file(out, as_json, force, "verdicts")
-    with read_from([triples], newcomers) as given, newcomers.added(run) as (model, arrived):
-        _give(_verdicts(model, arrived, given, newcomers.together), as_json, out)
+    with read_from([triples], newcomers) as given:
+        if newcomers.store is not None:
+            _give(_over_store(run, newcomers, newcomers.store, given), as_json, out)
+            return
+        with newcomers.added(run) as (model, arrived):
+            _give(_verdicts(model, arrived, given, newcomers.together), as_json, out)
+
+
+def _over_store(run: Path, newcomers: NewcomerFacts, place: str, given: ReadTriples) -> "list[Verdict]":
+    """In the order of the triples, each beside the newcomers of a store that it is about."""
+    with loaded(run, newcomers.device) as model, scopes(model, run, place) as found:
+        triples = given.rows()
+        names = dict.fromkeys(name for head, _, tail in triples for name in (head, tail))
+        _check_names(model, {name for name in names if found.has(name)}, given, triples)
+        return [found.of(one[0], one[2]).model.classify([one])[0] for one in triples]
 
 
 def _verdicts(

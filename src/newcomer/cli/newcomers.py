@@ -1,4 +1,4 @@
-"""A trained model opened with newcomers' facts from files or a pipe, and the entities to query, in batches."""
+"""A trained model opened with newcomers' facts from files, a pipe or a store, and the entities to query, in batches."""
 
 import gc
 import shutil
@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -17,9 +17,11 @@ from newcomer.cli import options
 from newcomer.cli.common import working
 from newcomer.cli.left_out import tell, tell_unread
 from newcomer.cli.options import takes, takes_read_options
+from newcomer.cli.stored import AskedAt, recorded, scopes
 from newcomer.errors import InputError, OptionError, check_name, shown
 
 if TYPE_CHECKING:
+    from newcomer.cli.answer_files import Found
     from newcomer.data import ReadOptions
     from newcomer.data.tables import NamedTriples, ReadReport
     from newcomer.predictor import FactError, NewcomerBatches, NewcomerStream, Predictor
@@ -29,7 +31,7 @@ BLANK = "_:"  # how the names of blank nodes begin
 PIPE_BYTES = 1 << 20  # taken at once, at the most
 PIPED_FORMATS = ("tsv", "csv", "parquet", "nt", "nq", "ttl", "trig")
 LABELLED_FALSE = "give triples that are true"
-CHECK_NAME = "check the name, or give facts of it with --facts"
+CHECK_NAME = "check the name, or give facts of it with --facts or --store"
 
 Triple = tuple[str, str, str]
 Batch = tuple["Predictor", Sequence[str]]  # a model with newcomers in it, and the entities to query it about
@@ -64,7 +66,17 @@ class NewcomerFacts:
         ),
     ] = "error"
     device: options.QueryDevice = "cpu"
+    store: Annotated[
+        str | None, Option("--store", metavar="URL", help=f"{options.IN_STORE} Asked instead of --facts.")
+    ] = None
+    record: Annotated[
+        bool, Option("--record", help="Record answers in the store; a fact that an answer there states is left out.")
+    ] = False
+    who: Annotated[
+        str | None, Option("--who", help="With --record: who asks for it [default: the name of your login].")
+    ] = None
     reading: "ReadOptions"
+    _asked: list[AskedAt] = field(init=False, default_factory=list, repr=False)  # of the store, when it was opened
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -73,11 +85,12 @@ class NewcomerFacts:
 
     @property
     def called(self) -> str:
-        """These files as the user calls them."""
-        return ", ".join(map(called, self.sources))
+        """These files, or the store, as the user calls them."""
+        return "the store" if self.store is not None else ", ".join(map(called, self.sources))
 
     def check(self, *others: str | None) -> None:
         """Refuse a format that does not exist or has no pipe to belong to, and standard input that is named twice."""
+        self._check_store()
         sources = (*self.sources, *others)
         if sources.count(PIPE) > 1:
             raise OptionError(
@@ -92,13 +105,39 @@ class NewcomerFacts:
                 "ending"
             )
 
+    def _check_store(self) -> None:
+        """Refuse options that have no meaning with a store, or without one."""
+        if self.store is not None:
+            if self.facts:
+                hint = "state the facts with `newcomer add`, or leave out one of them"
+                raise OptionError(f"--facts and --store are two places of newcomers; {hint}")
+            if self.together:
+                raise OptionError("--together is for the newcomers of --facts; leave it out with --store")
+        elif self.record:
+            raise OptionError("--record writes answers to a store; name it with --store")
+        if self.who is not None and not self.record:
+            raise OptionError("--who says who asks for answers to be recorded; pass --record, or leave it out")
+
+    def recorded(self, answers: "Iterator[tuple[str, Found]]") -> "Iterator[tuple[str, Found]]":
+        """Answers as they come, recorded in the end where that was asked for."""
+        if not self.record or self.store is None:
+            return answers
+        return recorded(answers, self.store, self.who, self._asked)
+
     @contextmanager
     def open(self, run: Path, entities: Sequence[str] | None) -> Iterator[tuple["Predictor", Iterator[Batch]]]:
         """The model of a folder, and the model with each batch of newcomers in turn, within the block.
 
         Facts are read and checked first. Those of a pipe are answered while they arrive, if all newcomers are queried
-        and the pipe's format has one triple on each line.
+        and the pipe's format has one triple on each line. A store is asked at one position of its log.
         """
+        if self.store is not None:
+            with loaded(run, self.device) as model, scopes(model, run, self.store) as found:
+                self._asked.append(found.asked_at)
+                asked = list(dict.fromkeys(entities)) if entities else None
+                found.check(asked or ())
+                yield model, found.each(asked)
+            return
         pipe = Pipe(self.file_format) if self.sources == (PIPE,) else None
         if pipe is not None and pipe.can_stream and not entities and not self.together:
             with loaded(run, self.device) as model:
@@ -108,7 +147,8 @@ class NewcomerFacts:
             asked = list(dict.fromkeys(entities)) if entities else None
             named = set() if newcomers is None or asked is None else newcomers.named(asked)
             if not asked and (newcomers is None or not (newcomers or newcomers.known or newcomers.skipped)):
-                raise OptionError("there is no entity to query; give newcomers with --facts, or names with --entity")
+                hint = "give newcomers with --facts or --store, or names with --entity"
+                raise OptionError(f"there is no entity to query; {hint}")
             for name in asked or ():
                 if name not in named and name not in model:
                     problem = f"the entity {shown(name)} is in neither the model nor the facts"
@@ -136,11 +176,11 @@ class NewcomerFacts:
             if triples is None:
                 yield model, None
                 return
-            tell(self.called, blank_nodes=len(_known_blank_nodes(model, triples.named.entities.to_pylist())))
+            tell(self.called, blank_nodes=len(known_blank_nodes(model, triples.named.entities.to_pylist())))
             try:
                 found = NewcomerBatches(model, triples.named, self.on_unknown_relation, self.on_seen_fact)
             except FactError as error:
-                raise triples.fault(error.place, str(error), _advice(error)) from None
+                raise triples.fault(error.place, str(error), advice(error)) from None
             _tell_unused(self.called, found)
             yield model, found
 
@@ -155,14 +195,14 @@ class NewcomerFacts:
 
         def watched() -> Iterator[tuple[int, Triple | None]]:
             for line, fact in _piped(pipe, self.reading, report):
-                blank.update(_known_blank_nodes(model, fact or ()))
+                blank.update(known_blank_nodes(model, fact or ()))
                 yield line, fact
 
         try:
             for batch in stream.batches(watched()):
                 yield batch.model, batch.newcomers
         except FactError as error:
-            raise InputError(place, str(error), error.place, _advice(error)) from None
+            raise InputError(place, str(error), error.place, advice(error)) from None
         tell_unread(place, report)
         tell(place, blank_nodes=len(blank))
         _tell_unused(place, stream)
@@ -171,8 +211,12 @@ class NewcomerFacts:
 
 
 _facts = takes_read_options(NewcomerFacts)
-takes_newcomers = takes("newcomers", _facts)
-takes_facts_of_one = takes("newcomers", _facts, "together")  # for commands about one entity
+takes_recorded = takes("newcomers", _facts)  # for commands whose answers can be recorded
+takes_newcomers = takes("newcomers", _facts, "record", "who")
+takes_facts_of_one = takes("newcomers", _facts, "together", "record", "who")  # for commands about one entity
+_unasked = "together", "store", "record", "who", "device"  # of commands that ask nothing
+takes_arrivals = takes("newcomers", _facts, *_unasked)
+takes_retracted = takes("newcomers", _facts, *_unasked, "on_unknown_relation", "on_seen_fact")
 
 
 def _batches(
@@ -190,7 +234,7 @@ def _batches(
         yield newcomers.together().model, others
 
 
-def _known_blank_nodes(model: "Predictor", names: Iterable[str]) -> set[str]:
+def known_blank_nodes(model: "Predictor", names: Iterable[str]) -> set[str]:
     """Blank nodes of RDF that have the name of one in the model, though a label says nothing outside of its file."""
     return {name for name in names if name.startswith(BLANK) and name in model}
 
@@ -253,7 +297,8 @@ def loaded(run: Path, device: str) -> Iterator["Predictor"]:
             gc.unfreeze()
 
 
-def _advice(error: "FactError") -> str:
+def advice(error: "FactError") -> str:
+    """What can be done about a fact that a model cannot use."""
     option = f"--{error.skipped_by.replace('_', '-')}"
     return f"mend it, or leave such facts out with {option} skip" if error.skipped_by else ""
 

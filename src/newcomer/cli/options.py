@@ -58,7 +58,15 @@ Changes = Annotated[
 Data = Annotated[str | None, Option("--data", help="The data set [default: the one trained on, found by its name].")]
 AnyData = Annotated[bool, Option("--any-data", help="Allow another data set than the one trained on.")]
 Entity = Annotated[
-    list[str] | None, Option("--entity", help="Entity to query; may be repeated [default: all newcomers of --facts].")
+    list[str] | None,
+    Option("--entity", help="Entity to query; may be repeated [default: all newcomers of --facts or --store]."),
+]
+IN_STORE = "The store of newcomers: a SQLite file, or postgresql://USER@HOST/DATABASE."
+Store = Annotated[str, Option("--store", metavar="URL", help=IN_STORE)]
+Who = Annotated[str | None, Option("--who", help="Who asks for it [default: the name of your login].")]
+Source = Annotated[str | None, Option("--source", help="Where the facts are from, in words.")]
+Key = Annotated[
+    str | None, Option("--key", help="A name for this request: sent again with the same one, it changes nothing.")
 ]
 Top = Annotated[int, Option("--top", callback=at_least(1), help="How many of the best to give.")]
 QueryDevice = Annotated[

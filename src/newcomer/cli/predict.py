@@ -30,7 +30,14 @@ from newcomer.cli.answer_files import (
 )
 from newcomer.cli.common import check_free, print_lines, print_table
 from newcomer.cli.left_out import tell
-from newcomer.cli.newcomers import NewcomerFacts, ReadTriples, read_from, takes_facts_of_one, takes_newcomers
+from newcomer.cli.newcomers import (
+    NewcomerFacts,
+    ReadTriples,
+    read_from,
+    takes_facts_of_one,
+    takes_newcomers,
+    takes_recorded,
+)
 from newcomer.cli.options import takes
 from newcomer.errors import OptionError, shown
 
@@ -147,7 +154,7 @@ takes_queries = takes("wanted", Wanted)
 takes_kept = takes("kept", Kept)
 
 
-@takes_newcomers
+@takes_recorded
 @takes_kept
 @takes_queries
 def predict(
@@ -165,10 +172,11 @@ def predict(
     newcomers.check(wanted.file)
     check_answer_file(out, as_json, force, "answers")
     queries = _queries(wanted, run, newcomers)
-    give_answers(((str(query), query.found(model, top, kept)) for model, query in queries), out, as_json, ANSWERS)
+    answers = ((str(query), query.found(model, top, kept)) for model, query in queries)
+    give_answers(newcomers.recorded(answers), out, as_json, ANSWERS)
 
 
-@takes_newcomers
+@takes_recorded
 @takes_kept
 def suggest(
     run: options.RunArgument,
@@ -194,10 +202,10 @@ def suggest(
         return str(AnyQuery(name)), [({"entity": name, "rank": rank}, one) for rank, one in found]
 
     answers = (about(model, name) for model, name in newcomers.each(run, entity))
-    give_answers(answers, out, as_json, SUGGESTIONS)
+    give_answers(newcomers.recorded(answers), out, as_json, SUGGESTIONS)
 
 
-@takes_newcomers
+@takes_recorded
 @takes_kept
 @takes_queries
 def explain(
@@ -212,7 +220,7 @@ def explain(
     """The best answers, what speaks for and against each, most first, and the fact that decides."""
     newcomers.check(wanted.file)
     queries = _queries(wanted, run, newcomers)
-    answers = ((str(query), query.found(model, top, kept)) for model, query in queries)
+    answers = newcomers.recorded((str(query), query.found(model, top, kept)) for model, query in queries)
     if as_json:
         print_lines(_in_full(about, answer) for _, found in answers for about, answer in found)
         return
@@ -310,7 +318,7 @@ def similar(
     run: options.RunArgument,
     named: Annotated[
         list[str] | None,
-        Argument(metavar="ENTITY", help="Seen entities, or newcomers of --facts [default: all of these]."),
+        Argument(metavar="ENTITY", help="Seen entities, or newcomers of --facts or --store [default: all of these]."),
     ] = None,
     entity: options.Entity = None,
     top: options.Top = 10,
@@ -343,7 +351,7 @@ def similar(
 @takes_facts_of_one
 def draw(
     run: options.RunArgument,
-    entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts.")],
+    entity: Annotated[str, Argument(metavar="ENTITY", help="A seen entity, or a newcomer of --facts or --store.")],
     out: Annotated[Path, Option(help="The picture to write: .png, .svg, .pdf.")],
     top: Annotated[int, Option(callback=options.at_least(1), help="How many answers to show.")] = 5,
     force: options.Force = False,

@@ -74,7 +74,7 @@ def train(
         planned = decided(trainable(settings, dataset), dataset, machine, folder, resume)
         rows = plan_of(dataset, settings, planned, machine.type, rules, folder, resume)
         print_table(f"training on {dataset.name}", ("", ""), rows)
-    with _resume_hint(place, folder), watching() as listener:
+    with resume_hint(place, folder), watching() as listener:
         fitted = train_into(
             place,
             dataset,
@@ -94,7 +94,7 @@ def _report(summary: Mapping[str, Any], dataset: "InductiveDataset", data: str, 
     if as_json:
         print_json(summary)
         return
-    _print_summary(summary)
+    print_summary(summary)
     _print_next(summary["model"], dataset, data)
 
 
@@ -122,7 +122,7 @@ def settings_of(
 
 
 @contextmanager
-def _resume_hint(place: Path, folder: Path) -> Iterator[None]:
+def resume_hint(place: Path, folder: Path) -> Iterator[None]:
     """When a training is interrupted, print what there is of it: a first model, and the command to resume it."""
     from newcomer.api import is_preliminary
     from newcomer.training.checkpoint import has_checkpoint, in_use
@@ -269,7 +269,8 @@ def summary_of(fitted: "Fitted", place: Path, seconds: float) -> dict[str, Any]:
     }
 
 
-def _print_summary(summary: Mapping[str, Any]) -> None:
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """What a training was and found, in a table and sentences."""
     from newcomer.training.schedule import VECTORS
 
     validation = summary["validation"]

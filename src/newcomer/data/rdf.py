@@ -77,8 +77,7 @@ class _Naming:
 
     def name(self, library: Any, term: Any) -> str:
         if isinstance(term, library.NamedNode):
-            iri: str = term.value
-            return _plain_name(iri) if iri.startswith(PREFIX) else iri
+            return name_of(term.value)
         text = str(term)
         return _RANDOM.sub(self._renamed, text) if self._renames else text
 
@@ -210,6 +209,16 @@ def write_ntriples(path: Path, heads: pa.Array, relations: pa.Array, tails: pa.A
 def _iris(library: Any, column: pa.DictionaryArray) -> pa.Array:
     iris = pa.array([_iri(library, name) for name in column.dictionary.to_pylist()], type=pa.string())
     return iris.take(column.indices)
+
+
+def iri_of(name: str) -> str:
+    """The IRI that a name is written as."""
+    return _iri(_pyoxigraph(), name)
+
+
+def name_of(iri: str) -> str:
+    """The name that an IRI is read as: the one that it was written for."""
+    return _plain_name(iri) if iri.startswith(PREFIX) else iri
 
 
 def _iri(library: Any, name: str) -> str:

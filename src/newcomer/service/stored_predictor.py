@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,11 +46,15 @@ class Scope(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """What adding facts did: to the store, and how many were left out or are of the model's own graph."""
+    """What adding facts did: to the store, and how many were left out or are of the model's own graph.
+
+    Of those left out, so many have ``unknown_relations``; the others are between entities that were trained on.
+    """
 
     change: Change
     skipped: int
     known: int
+    unknown_relations: int
 
     @property
     def added(self) -> Added:
@@ -66,11 +71,12 @@ def model_version(folder: str | Path) -> str:
 class StoredPredictor:
     """A trained model and a store of newcomers; it may be used by several threads.
 
-    >>> live = newcomer.open("people", store="people.db")
+    >>> live = newcomer.open("people", store="arrivals.db")
     >>> live.add([("yan", "knows", "p03"), ("yan", "lives_in", "city1")], who="registry").newcomers
     ('yan',)
     >>> live.tails("yan", "citizen_of", k=1)[0].entity
     'land1'
+    >>> live.close()
     """
 
     model: Predictor
@@ -86,6 +92,16 @@ class StoredPredictor:
             return False
         with self.store.reading() as state:
             return entity in self.model or bool(state.component([entity], self.is_seen, 1).newcomers)
+
+    def __enter__(self) -> "StoredPredictor":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to the store."""
+        self.store.close()
 
     def is_seen(self, name: str) -> bool:
         """Whether the model was trained on an entity."""
@@ -119,7 +135,7 @@ class StoredPredictor:
         given = checked(facts, names, self.model.bundle.observed, skipping)
         stated = [names.words(fact) for fact in given.facts]
         change = self.store.add(stated, is_seen=self.is_seen, who=who or NOBODY, source=source, key=key)
-        return Arrived(change, given.skipped, len(given.known))
+        return Arrived(change, given.skipped, len(given.known), given.unknown_relations)
 
     def retract(
         self, facts: Iterable[Sequence[str]], *, who: str = "", source: str | None = None, key: str | None = None
@@ -127,11 +143,12 @@ class StoredPredictor:
         """Retract facts; newcomers that are left without any leave."""
         return self.store.retract(facts, who=who or NOBODY, source=source, key=key)
 
-    def remove(self, entity: str, *, who: str = "", source: str | None = None, key: str | None = None) -> Change:
-        """Retract all facts of a newcomer; others that no other fact is about leave with it."""
-        if self.is_seen(entity):
-            raise OptionError(f"the entity {shown(entity)} was trained on; only newcomers can be removed")
-        return self.store.remove([entity], who=who or NOBODY, source=source, key=key)
+    def remove(self, *entities: str, who: str = "", source: str | None = None, key: str | None = None) -> Change:
+        """Retract all facts of newcomers; others that no other fact is about leave with them."""
+        for entity in entities:
+            if self.is_seen(entity):
+                raise OptionError(f"the entity {shown(entity)} was trained on; only newcomers can be removed")
+        return self.store.remove(entities, who=who or NOBODY, source=source, key=key)
 
     def newcomers(self, after: str = "", limit: int = 100, prefix: str = "") -> list[Newcomer]:
         """A page of the newcomers in the store, by name."""
@@ -150,12 +167,22 @@ class StoredPredictor:
         asked, complete = list(dict.fromkeys(entities)), True
         for entity in entities:
             if isinstance(entity, str) and self.is_seen(entity):
-                near = state.near(entity, NEARBY + 1)
+                near = self._near(state, entity)
                 asked += near[:NEARBY]
                 complete &= len(near) <= NEARBY
         names = [name for name in asked if isinstance(name, str) and not self.is_seen(name)]
         found = state.component(names, self.is_seen, MOST_CONNECTED)
         return Scope(self._with(found.facts), state.position, complete and found.complete)
+
+    def _near(self, state: Reading, entity: str) -> list[str]:
+        """Newcomers that have a fact with an entity, a few more than are looked at; who was trained on is none."""
+        limit = NEARBY + 1
+        while True:
+            found = state.near(entity, limit)
+            near = [name for name in found if not self.is_seen(name)]
+            if len(near) > NEARBY or len(found) < limit:
+                return near
+            limit *= 4
 
     def _with(self, facts: tuple[Fact, ...]) -> Predictor:
         """The model with some facts; that of facts which were lately asked about is kept."""
