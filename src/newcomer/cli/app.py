@@ -22,6 +22,7 @@ from newcomer.cli import (
     reproduce,
     rulefiles,
     rules,
+    serve,
     train,
     tune,
 )
@@ -36,6 +37,7 @@ for verb in (
     *(graphs.describe, graphs.split, rules.mine, rules.enrich, train.train, tune.tune),
     *(evaluate.evaluate, compare.compare, predict.predict, predict.suggest, predict.explain),
     *(classify.classify, classify.confidence, predict.embed, predict.similar, predict.draw, reproduce.reproduce),
+    *(serve.serve, serve.token),
 ):
     app.command()(verb)
 app.add_typer(data.app, name="data")

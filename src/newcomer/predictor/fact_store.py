@@ -35,6 +35,10 @@ class FactError(OptionError):
         self.place, self.skipped_by = place, skipped_by
 
 
+class UnknownEntityError(OptionError):
+    """A name that is neither that of an entity which was trained on nor that of a newcomer who is there."""
+
+
 @dataclass(frozen=True)
 class Skipping:
     """Which facts that a model cannot use are left out and counted ("skip"); others are errors ("error")."""
@@ -334,7 +338,7 @@ class NamedSnapshot:
         """The id of an entity; an error where it is not there."""
         found = self.names.entities.index.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
         if not 0 <= found < self.names.num_seen and name not in self:
-            raise OptionError(f"the entity {shown(name)} is not known; add facts of it first")
+            raise UnknownEntityError(f"the entity {shown(name)} is not known; add facts of it first")
         return found if found != UNKNOWN else len(self.names.entities.index) + bisect_left(self._unknown, name)
 
     def name_of(self, identifier: int) -> str:
