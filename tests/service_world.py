@@ -50,7 +50,8 @@ class Inside:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        transport = httpx.ASGITransport(layered(self.operations, self.desk), client=("127.0.0.1", 1))
+        self.app = layered(self.operations, self.desk)
+        transport = httpx.ASGITransport(self.app, client=("127.0.0.1", 1))
         self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765", timeout=120)
 
     def close(self) -> None:

@@ -268,6 +268,8 @@ def test_pages_follow_each_other(service):
     assert service.get("/v1/newcomers", prefix="x").json()["newcomers"] == []
     problem(service.get("/v1/newcomers", limit=0), 422)
     problem(service.get("/v1/newcomers", limit="many"), 422)
+    assert problem(service.get("/v1/newcomers", lmit=3), 422)["field"] == "lmit"
+    assert problem(service.get("/v1/newcomers", prefix=["a", "b"]), 422)["field"] == "prefix"
 
 
 def test_any_name_can_be_a_newcomer(service):
@@ -281,14 +283,16 @@ def test_any_name_can_be_a_newcomer(service):
 @pytest.mark.parametrize(
     ("path", "content", "status", "kind", "field"),
     [
-        ("/v1/tails", {"entity": "nobody", "relation": "knows"}, 404, "unknown-entity", None),
+        ("/v1/tails", {"entity": "nobody", "relation": "knows"}, 404, "unknown-entity", "entity"),
         ("/v1/tails", {"entity": "zoe", "relation": "knows", "types": ["nobody"]}, 404, "unknown-entity", None),
-        ("/v1/tails", {"entity": "zoe", "relation": "likes"}, 422, "wrong-value", None),
+        ("/v1/tails", {"entity": "zoe", "relation": "likes"}, 422, "wrong-value", "relation"),
         ("/v1/tails", {"entity": "zoe"}, 422, "wrong-value", "relation"),
         ("/v1/tails", {"entity": "zoe", "relation": "knows", "k": 0}, 422, "wrong-value", "k"),
         ("/v1/tails", {"entity": "zoe", "relation": "knows", "k": True}, 422, "wrong-value", "k"),
         ("/v1/tails", {"entity": "zoe", "relation": "knows", "why": 1}, 422, "wrong-value", "why"),
         ("/v1/tails", {"entity": ["zoe"], "relation": "knows"}, 422, "wrong-value", "entity"),
+        ("/v1/position?after=1", {}, 405, "wrong-method", None),
+        ("/v1/tails?k=3", {"entity": "zoe", "relation": "knows"}, 422, "wrong-value", "k"),
         ("/v1/tails", [], 422, "wrong-value", None),
         ("/v1/explain", {"entity": "zoe", "answer": "p01"}, 422, "wrong-value", None),
         ("/v1/questions", {"questions": []}, 422, "wrong-value", "questions"),

@@ -1,5 +1,6 @@
 """``newcomer serve`` and ``newcomer token``: a model over a store as an HTTP service, and tokens for whoever asks."""
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,6 +10,8 @@ from typer import Argument, Option
 
 from newcomer.cli import options
 from newcomer.cli.options import takes
+
+STORE = "NEWCOMER_STORE"  # a variable: a URL may hold a password, which others see in the words of a command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,7 @@ def serve(
         Option(
             metavar="URL",
             help="Where newcomers are kept: a SQLite file or postgresql://USER:PASSWORD@HOST/DATABASE "
-            "[default: RUN.newcomers.db beside RUN].",
+            "[default: NEWCOMER_STORE, else RUN.newcomers.db beside RUN].",
         ),
     ] = "",
     device: options.QueryDevice = "cpu",
@@ -74,7 +77,7 @@ def serve(
 
     settings = Settings(
         run=str(run),
-        store=store,
+        store=store or os.environ.get(STORE, ""),
         host=place.host,
         port=place.port,
         workers=place.workers,

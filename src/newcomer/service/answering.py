@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from newcomer.errors import NewcomerError, OptionError, shown
-from newcomer.predictor import Answer, Predictor, Suggestion
+from newcomer.predictor import Answer, Predictor, Suggestion, UnknownEntityError, UnknownNameError
 from newcomer.predictor.answers import plain
 from newcomer.service import forms
 from newcomer.service.limits import Deadline
 from newcomer.service.metrics import Metrics
 from newcomer.service.problems import ServiceError, problem, service_error
 from newcomer.service.stored_predictor import Scope, StoredPredictor
-from newcomer.store import GivenAnswer, StoreError
+from newcomer.store import GivenAnswer
 from newcomer.store.records import Direction
 
 MOST_SIMILAR = 10  # known answers that an explanation names
@@ -52,7 +52,12 @@ class Asked:
         self._deadline.check()
         if isinstance(scopes, NewcomerError):
             raise scopes
-        found = ANSWERS[type(question)](question, scopes, self._deadline)
+        try:
+            found = ANSWERS[type(question)](question, scopes, self._deadline)
+        except UnknownNameError as error:
+            field = "entity" if isinstance(error, UnknownEntityError) else "relation"
+            blamed = field if getattr(question, field, None) == error.name else ""  # else one of a list
+            raise service_error(error, blamed) from None
         found.complete = all(scope.complete for scope in scopes)
         kind = type(question).__name__.lower()
         self._metrics.questions.labels(kind).inc()
@@ -105,12 +110,11 @@ def answer_all(
 def _or_problem(asked: Asked, place: int) -> Answered:
     try:
         return asked.answered(place)
-    except (ServiceError, StoreError) as error:
-        if isinstance(error, StoreError) or error.status != 404:
-            raise  # it is not about the question alone
-        return Answered({"problem": problem(error)})
-    except OptionError as error:
-        return Answered({"problem": problem(service_error(error))})
+    except NewcomerError as error:
+        found = service_error(error)
+        if found.status >= 500:  # it is not about the question alone
+            raise
+        return Answered({"problem": problem(found)})
 
 
 def _tails(asked: forms.Tails, scopes: Sequence[Scope], _: Deadline) -> Answered:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
@@ -19,6 +19,7 @@ from newcomer.service.guard import Bodies, Guarding
 from newcomer.service.observing import REQUEST_ID, Observing
 from newcomer.service.problems import SCHEMA, problem_response
 from newcomer.service.routes import answers, health, model, newcomers, questions, stream
+from newcomer.service.routes.parameters import only_known
 
 ABOUT = "Add newcomers by their facts, and ask a trained model about them and about everyone else."
 HEADERS = ["Authorization", "Content-Type", "Idempotency-Key", REQUEST_ID]
@@ -27,7 +28,13 @@ HEADERS = ["Authorization", "Content-Type", "Idempotency-Key", REQUEST_ID]
 def operations(desk: Desk) -> FastAPI:
     """The operations, without the layers around them."""
     app = FastAPI(
-        title="newcomer", version=__version__, description=ABOUT, openapi_url=None, docs_url=None, redoc_url=None
+        title="newcomer",
+        version=__version__,
+        description=ABOUT,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        dependencies=[Depends(only_known)],
     )
     app.state.desk = desk
     for kind in (NewcomerError, HTTPException, RequestValidationError, Exception):

@@ -5,7 +5,7 @@ Each form takes nothing but its fields, and each of these no more than it has to
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 NAME_LENGTH = 10_000
 NOTE_LENGTH = 10_000
@@ -16,7 +16,14 @@ Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]
 Entity = Annotated[Name, Field(description="An entity that the model was trained on, or a newcomer of the store.")]
 Relation = Annotated[Name, Field(description="A relation that the model knows.")]
 Triple = Annotated[list[Name], Field(min_length=3, max_length=3, description="Head, relation, tail.")]
-K = Annotated[int, Field(ge=1, le=MOST_ANSWERS, description="How many of the best to give.")]
+
+
+def whole(value: object) -> object:
+    """A number without decimals, which JSON may write with some (3.0), as the integer that it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+K = Annotated[int, Field(ge=1, le=MOST_ANSWERS, description="How many of the best to give."), BeforeValidator(whole)]
 Least = Annotated[
     float, Field(ge=0, le=1, allow_inf_nan=False, description="Leave out answers that are less probable.")
 ]
@@ -163,7 +170,7 @@ class Neighbors(Question):
 
 AnyQuestion = Annotated[
     Tails | Heads | Suggest | Explain | Classify | Embed | Similar | Confidence | Neighbors,
-    Field(discriminator="ask"),
+    Field(discriminator="ask", json_schema_extra={"required": ["ask"]}),
 ]
 
 

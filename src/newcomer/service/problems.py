@@ -48,8 +48,8 @@ class BusyError(ServiceError):
         super().__init__(429, "too-busy", f"{what}; send the request again in a second", retry=True)
 
 
-def service_error(error: Exception) -> ServiceError:
-    """Any error as one of the service."""
+def service_error(error: Exception, field: str = "") -> ServiceError:
+    """Any error as one of the service; ``field`` is what is to blame, where that is known."""
     if isinstance(error, ServiceError):
         return error
     if isinstance(error, HTTPException):
@@ -57,15 +57,15 @@ def service_error(error: Exception) -> ServiceError:
     if isinstance(error, RequestValidationError | ValidationError):
         return _of_validation(error.errors())
     if isinstance(error, NewcomerError):
-        return _of_newcomer(error)
+        return _of_newcomer(error, field)
     log("fault", fault=error)
     return ServiceError(500, "fault", "the service has a fault that its log tells of; try again, or report it")
 
 
-def _of_newcomer(error: NewcomerError) -> ServiceError:
+def _of_newcomer(error: NewcomerError, field: str) -> ServiceError:
     sentence = on_one_line(str(error))
     if isinstance(error, UnknownEntityError):
-        return ServiceError(404, "unknown-entity", sentence)
+        return ServiceError(404, "unknown-entity", sentence, field)
     if isinstance(error, NotThereError):
         return ServiceError(404, "not-there", sentence)
     if isinstance(error, KeyReusedError):
@@ -77,7 +77,8 @@ def _of_newcomer(error: NewcomerError) -> ServiceError:
         return ServiceError(503, "store-fault", "the store cannot be used; try again later", retry=True)
     if isinstance(error, InputError):
         return ServiceError(409, "unreadable", sentence)
-    field = f"facts.{error.place}" if isinstance(error, FactError) else ""
+    if isinstance(error, FactError):
+        field = f"facts.{error.place}"
     return ServiceError(422, "wrong-value", sentence, field)
 
 

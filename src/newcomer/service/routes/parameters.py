@@ -2,10 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Header, Query
+from fastapi import Depends, Header, Query, Request
 
+from newcomer.errors import on_one_line, shown
 from newcomer.service.desk import Desk, desk_of
 from newcomer.service.forms import NAME_LENGTH
+from newcomer.service.problems import ServiceError
 
 KEY_LENGTH = 200
 PAGE, MOST = 100, 1_000
@@ -28,3 +30,14 @@ Prefix = Annotated[str, Query(max_length=NAME_LENGTH, description="How names beg
 OneName = Annotated[
     str, Query(min_length=1, max_length=NAME_LENGTH, description="The name of a newcomer.", examples=["zoe"])
 ]
+
+
+def only_known(request: Request) -> None:
+    """Refuse a parameter of the address that nothing would be done with: one that is not known, or stands twice."""
+    known = [one.alias for one in request.scope["route"].dependant.query_params]
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in known:
+            raise ServiceError(422, "wrong-value", f"{shown(name)} is not known here; leave it out", on_one_line(name))
+        if given.count(name) > 1:
+            raise ServiceError(422, "wrong-value", f"{name} is given {given.count(name)} times; give it once", name)
