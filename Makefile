@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-EXTRAS := rdf,plots,tune,store,dev
+EXTRAS := rdf,plots,tune,serve,dev
 
 .PHONY: demo test check format bench docs clean
 

@@ -178,3 +178,26 @@ def store(place: str) -> Iterator[Store]:
     """An empty store."""
     with open_store(place) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small trained model."""
+    return trained(tmp_path_factory.mktemp("people") / "model")
+
+
+@pytest.fixture(scope="session")
+def other_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of another one, which knows the same entities."""
+    return trained(tmp_path_factory.mktemp("people") / "model", "seed=1")
+
+
+def trained(folder: Path, *changes: str) -> Path:
+    """A model of the small world, written to a folder."""
+    from newcomer.models.bundle import write_bundle
+    from newcomer.training.pipeline import fit
+    from training_world import settings, world
+
+    dataset = world()
+    write_bundle(folder, fit(dataset, settings("model.ensemble=yes", *changes), threads=1).bundle(dataset))
+    return folder

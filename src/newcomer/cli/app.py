@@ -24,6 +24,7 @@ from newcomer.cli import (
     reproduce,
     rulefiles,
     rules,
+    serve,
     store,
     train,
     tune,
@@ -39,6 +40,7 @@ for verb in (
     *(graphs.describe, graphs.split, rules.mine, rules.enrich, train.train, tune.tune),
     *(evaluate.evaluate, compare.compare, predict.predict, predict.suggest, predict.explain),
     *(classify.classify, classify.confidence, predict.embed, predict.similar, predict.draw, reproduce.reproduce),
+    *(serve.serve, serve.token),
 ):
     app.command()(verb)
 for verb in (store.add, store.remove):

@@ -4,7 +4,7 @@ from newcomer.predictor.answers import Added, Chain, Grounding, Neighbor, Reason
 from newcomer.predictor.batching import NewcomerBatch, NewcomerBatches, NewcomerStream, check_relations
 from newcomer.predictor.confidence import Confidence, Expected, Lesson
 from newcomer.predictor.explain import Answer, Explanation, Suggestion
-from newcomer.predictor.fact_store import FactError
+from newcomer.predictor.fact_store import FactError, UnknownEntityError, UnknownNameError
 from newcomer.predictor.predictor import Predictor, load
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "Reason",
     "Similar",
     "Suggestion",
+    "UnknownEntityError",
+    "UnknownNameError",
     "Verdict",
     "Weighed",
     "check_relations",

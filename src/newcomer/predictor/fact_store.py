@@ -35,6 +35,18 @@ class FactError(OptionError):
         self.place, self.skipped_by = place, skipped_by
 
 
+class UnknownNameError(OptionError):
+    """A name that is not known, as that of a relation."""
+
+    def __init__(self, problem: str, name: str) -> None:
+        super().__init__(problem)
+        self.name = name
+
+
+class UnknownEntityError(UnknownNameError):
+    """A name that is neither that of an entity which was trained on nor that of a newcomer who is there."""
+
+
 @dataclass(frozen=True)
 class Skipping:
     """Which facts that a model cannot use are left out and counted ("skip"); others are errors ("error")."""
@@ -78,7 +90,7 @@ class Names:
         if found == UNKNOWN:
             near = get_close_matches(str(name), self.relation_names, n=1, cutoff=0.6)
             guess = f"did you mean {near[0]!r}?" if near else f"it knows {len(self.relations):,} others"
-            raise OptionError(f"the model knows no relation {shown(name)}; {guess}")
+            raise UnknownNameError(f"the model knows no relation {shown(name)}; {guess}", str(name))
         return found
 
     def rules_in_words(self, rules: RuleSet, rows: Sequence[int]) -> list[str]:
@@ -343,7 +355,7 @@ class NamedSnapshot:
         """The id of an entity; an error where it is not there."""
         found = self.names.entities.index.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
         if not 0 <= found < self.names.num_seen and name not in self:
-            raise OptionError(f"the entity {shown(name)} is not known; add facts of it first")
+            raise UnknownEntityError(f"the entity {shown(name)} is not known; add facts of it first", name)
         return found if found != UNKNOWN else len(self.names.entities.index) + bisect_left(self._unknown, name)
 
     def name_of(self, identifier: int) -> str:

@@ -1,0 +1,99 @@
+"""Questions: one, or several at one position of the log."""
+
+from fastapi import APIRouter, Response
+
+from newcomer.service import forms, replies
+from newcomer.service.answering import answer_all, answer_one
+from newcomer.service.auth import Reader, must
+from newcomer.service.desk import Desk, reply
+from newcomer.service.problems import ServiceError, ok
+from newcomer.service.routes.parameters import Here, Key
+from newcomer.service.tokens import Caller
+
+router = APIRouter(prefix="/v1", tags=["questions"])
+
+
+async def _answer(desk: Desk, caller: Caller, question: forms.Question, key: str | None = None) -> Response:
+    """The reply to one question, in its turn."""
+    check_size(desk, question)
+    if getattr(question, "record", False):
+        must(caller, "write")
+    live, metrics = desk.live.current, desk.metrics
+    return reply(await desk.gate.run(lambda left: answer_one(live, question, left, metrics, caller.name, key)))
+
+
+def check_size(desk: Desk, question: forms.Question) -> None:
+    """An error where a question has more triples than are classified at once."""
+    most = desk.settings.max_questions
+    if len(question.about) > most:
+        sentence = f"{len(question.about):,} triples are more than the {most:,} that are classified at once"
+        raise ServiceError(413, "too-many", f"{sentence}; send them in parts", "triples")
+
+
+@router.post("/tails", responses=ok(replies.Answers, 404))
+async def tails(question: forms.Tails, desk: Here, caller: Reader, key: Key = None) -> Response:
+    """The k best answers to (entity, relation, ?)."""
+    return await _answer(desk, caller, question, key)
+
+
+@router.post("/heads", responses=ok(replies.Answers, 404))
+async def heads(question: forms.Heads, desk: Here, caller: Reader, key: Key = None) -> Response:
+    """The k best answers to (?, relation, entity)."""
+    return await _answer(desk, caller, question, key)
+
+
+@router.post("/suggest", responses=ok(replies.Suggestions, 404))
+async def suggest(question: forms.Suggest, desk: Here, caller: Reader, key: Key = None) -> Response:
+    """The k facts of an entity that are most likely missing."""
+    return await _answer(desk, caller, question, key)
+
+
+@router.post("/explain", responses=ok(replies.Explanations, 404))
+async def explain(question: forms.Explain, desk: Here, caller: Reader) -> Response:
+    """The best answers, or one of them, with what speaks for and against each."""
+    return await _answer(desk, caller, question)
+
+
+@router.post("/classify", responses=ok(replies.Verdicts, 404))
+async def classify(question: forms.Classify, desk: Here, caller: Reader) -> Response:
+    """Whether triples count as true, all at one position of the log."""
+    return await _answer(desk, caller, question)
+
+
+@router.post("/embed", responses=ok(replies.Vector, 404))
+async def embed(question: forms.Embed, desk: Here, caller: Reader) -> Response:
+    """The vector of an entity."""
+    return await _answer(desk, caller, question)
+
+
+@router.post("/similar", responses=ok(replies.Similar, 404))
+async def similar(question: forms.Similar, desk: Here, caller: Reader) -> Response:
+    """The entities whose vectors point most nearly the same way."""
+    return await _answer(desk, caller, question)
+
+
+@router.post("/confidence", responses=ok(replies.Confidence, 404))
+async def confidence(question: forms.Confidence, desk: Here, caller: Reader) -> Response:
+    """How much is known of an entity, and which relation to learn next."""
+    return await _answer(desk, caller, question)
+
+
+@router.post("/neighbors", responses=ok(replies.Neighbors, 404))
+async def neighbors(question: forms.Neighbors, desk: Here, caller: Reader) -> Response:
+    """What an entity's vector rests on."""
+    return await _answer(desk, caller, question)
+
+
+@router.post("/questions", responses=ok(replies.Results))
+async def questions(asked: forms.Questions, desk: Here, caller: Reader, key: Key = None) -> Response:
+    """Several questions, all answered at one position of the log; what is wrong with one is told in its place."""
+    most = desk.settings.max_questions
+    if len(asked.questions) > most:
+        sentence = f"{len(asked.questions):,} questions are more than the {most:,} that are answered at once"
+        raise ServiceError(413, "too-many", f"{sentence}; send them in parts", "questions")
+    for question in asked.questions:
+        check_size(desk, question)
+    if any(getattr(question, "record", False) for question in asked.questions):
+        must(caller, "write")
+    live, metrics, who = desk.live.current, desk.metrics, caller.name
+    return reply(await desk.gate.run(lambda left: answer_all(live, asked.questions, left, metrics, who, key)))
