@@ -24,7 +24,8 @@ OPTIONS = [
     for option in command.params
     if option.param_type_name == "option" and (option.secondary_opts or not option.is_flag)
 ]
-SEVERAL = {"--relations", "--types", "--facts", "--entity", "--relation", "--set", "--by", "--only"}
+OF_ANSWERS = {"--relations", "--types", "--facts", "--entity", "--relation", "--accept", "--reject", "--unsure"}
+SEVERAL = OF_ANSWERS | {"--set", "--by", "--only", "--cors", "--allow-host"}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,8 @@ def test_an_option_that_stands_twice_counts_twice_or_is_refused(words, option):
 
 def test_the_commands_about_newcomers_take_several_files_of_facts():
     takes = {words[-1] for words, option in OPTIONS if option.opts[0] == "--facts" and option.multiple}
-    assert takes == {"predict", "suggest", "explain", "classify", "confidence", "embed", "similar", "draw"}
+    asking = {"predict", "suggest", "explain", "classify", "confidence", "embed", "similar", "draw"}
+    assert takes == asking | {"add", "remove", "list"}
 
 
 WRITES = [

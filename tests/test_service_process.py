@@ -20,8 +20,8 @@ import pytest
 import newcomer
 from command_line import run, sentence
 from newcomer.store import open_store
+from postgres import schemas
 from service_world import ZOE, Outside, kill, outside
-from store_world import schemas
 
 QUESTION = {"entity": "zoe", "relation": "citizen_of", "k": 3}
 EVERYTHING = {"ask": "heads", "entity": "city1", "relation": "lives_in", "k": 100, "known": True}
