@@ -267,6 +267,7 @@ def test_options_that_contradict_each_other(here, asked, told):
         (("--store", "typo.db"), "typo.db: does not exist; `newcomer add` makes a store"),
         (("--store", "town.db", "--entity", "nobody"), "'nobody' is in neither the model nor the store"),
         (("--store", "mysql://town"), "a store cannot lie in 'mysql'"),
+        (("--store", "x" * 300), "File name too long"),
     ],
 )
 def test_questions_that_cannot_be_asked_over_a_store(run, here, more, told):
