@@ -52,14 +52,12 @@ def opened(place: str, fresh: bool = False) -> "Iterator[Store]":
 
 def asker(who: str | None) -> str:
     """Who asks: the name given, or that of the login."""
-    from newcomer.service.stored_predictor import NOBODY
-
     if who is not None:
         return who
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user without a name, as in some containers
-        return NOBODY
+        return "unnamed"
 
 
 def counted(count: int, what: str) -> str:
