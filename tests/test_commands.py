@@ -25,6 +25,7 @@ OPTIONS = [
     if option.param_type_name == "option" and (option.secondary_opts or not option.is_flag)
 ]
 SEVERAL = {"--relations", "--types", "--facts", "--entity", "--relation", "--set", "--by", "--only"}
+SEVERAL |= {"--accept", "--reject", "--unsure"}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,8 @@ def test_an_option_that_stands_twice_counts_twice_or_is_refused(words, option):
 
 def test_the_commands_about_newcomers_take_several_files_of_facts():
     takes = {words[-1] for words, option in OPTIONS if option.opts[0] == "--facts" and option.multiple}
-    assert takes == {"predict", "suggest", "explain", "classify", "confidence", "embed", "similar", "draw"}
+    asking = {"predict", "suggest", "explain", "classify", "confidence", "embed", "similar", "draw"}
+    assert takes == {*asking, "add", "remove", "list"}  # `list` takes names there
 
 
 WRITES = [
@@ -53,6 +55,7 @@ WRITES = [
     ("embed", "model", "--facts", "f.tsv", "--out"),
     ("draw", "model", "zoe", "--out"),
     ("describe", "f.tsv", "--plot"),
+    ("export", "--store", "town.db", "--out"),
     ("evaluate", "model", "--out"),
     ("evaluate", "model", "--ranks"),
     ("mine", "f.tsv", "--out"),
