@@ -41,6 +41,7 @@ from fuzz_world import make_world
 from newcomer.cli import main
 from newcomer.cli.app import app
 from newcomer.data.download import fetch_dataset
+from newcomer.exchange import sparql
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 SECONDS = 10.0  # of work after which a command is told to stop
@@ -55,6 +56,7 @@ WEIGHTS = {  # how often a verb is drawn: those that take long less often
     **dict.fromkeys(("data list", "data get", "reproduce"), 1),
     **dict.fromkeys(("train", "draw"), 0.5),
     "tune": 0.2,
+    "grow": 0.5,
 }
 
 
@@ -142,6 +144,7 @@ class Fuzzer:
             patch.dict(os.environ, kept | variables, clear=True),
             patch.object(typer.main, "get_command", self.command),
             patch.dict(fetch_dataset.__kwdefaults__, {"sleep": lambda _: None}),
+            patch.object(sparql, "WAITS", (0.0,)),
             patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped))),
             warnings.catch_warnings(),
             _streams(self.output, self.errors),

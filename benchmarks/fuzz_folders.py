@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import safe_open
@@ -17,6 +18,9 @@ from fuzz_files import changed_arrays, changed_json, changed_table, changed_toml
 from newcomer.config import setting_names
 from newcomer.models.bundle.manifest import KNOWN, MANIFEST, sealed, stamp_of
 from newcomer.training import checkpoint
+
+if TYPE_CHECKING:
+    from fuzz_words import Writer
 
 SEALED = 0.75
 
@@ -111,3 +115,26 @@ def damage_training(rng: Random, folder: Path) -> None:
         content["sha256"] = checkpoint._checksum(content, tensors)
     path.unlink()
     save_file(tensors, path, {checkpoint.HEADER: json.dumps(content)})
+
+
+def leave_to_resume(writer: "Writer") -> None:
+    """What was stopped before, to go on with: as it was, or changed."""
+    place = next((writer.case.outputs[place] for place in range(len(writer.case.outputs))), "")
+    if "/" in place or not place.strip(".") or len(place) > 200:
+        return
+    path = writer.case.folder / place
+    if writer.case.verb == "tune" and not path.exists():
+        copied(writer.world.folder / "search", path)
+        for name in ("study.db", "trials.tsv") if not writer.is_wrong("files") else ():
+            put(path / name, (writer.world.folder / "search" / name).read_bytes())
+        if writer.is_wrong("files"):
+            put(path / "study.db", mutated(writer.rng, (path / "study.db").read_bytes()))
+        else:  # it is written to
+            put(path / "study.db", (writer.world.folder / "search" / "study.db").read_bytes())
+    training = path.with_name(f"{path.name}.training")
+    if writer.case.verb == "train" and not training.exists():
+        copied(writer.world.folder / "stopped.training", training)
+        for name in ("metrics.jsonl", "checkpoint.safetensors"):  # they are written to
+            put(training / name, (writer.world.folder / "stopped.training" / name).read_bytes())
+        if writer.is_wrong("files"):
+            damage_training(writer.rng, training)

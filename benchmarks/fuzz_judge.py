@@ -16,6 +16,7 @@ from newcomer.data import ReadOptions, read_dataset
 from newcomer.errors import NewcomerError
 from newcomer.files import open_bytes, plain_suffix
 from newcomer.models.bundle import read_bundle
+from newcomer.store import open_store
 
 USAGE = re.compile(r"Usage: newcomer.*", re.DOTALL)  # of a command without any word
 STAGES = (  # of a training
@@ -37,6 +38,7 @@ NOTES = (  # what is said beside the one sentence of an error, or without one
     r"a first model is in .*",
     r"(search|final), epoch \d+ of \d+: loss .*",
     r"trial \d+: .*",
+    r"newcomer: recorded [0-9,]+ answers?.*",
     r"time limit reached: .*",
     r"\d+/\d+ [\w.-]+: failed, .*",
 )
@@ -45,7 +47,7 @@ CRASHED = re.compile(r"Traceback|^\w*(Error|Exception|Warning)\b", re.MULTILINE)
 NATIVE = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 UNSOUND = {"data check", "reproduce"}  # which have an exit code of 1
 DRAWING = {"draw", "describe"}
-JSON_LINES = {"predict", "suggest", "explain", "classify", "confidence", "similar"}
+JSON_LINES = {"predict", "suggest", "explain", "classify", "confidence", "similar", "list", "answers"}
 STOPPED = 143
 HERE = "here"  # the folder that commands are called in; one for temporary files lies beside it
 
@@ -123,16 +125,19 @@ def _files(case: Case, done: Done, before: Shot, after: Shot) -> Iterator[str]:
     changed = [path for path in changed if not path.startswith(("tmp/torchinductor", f"{HERE}/cache"))]
     changed = [path.removeprefix(f"{HERE}/") if path.startswith(f"{HERE}/") else f"../{path}" for path in changed]
     after = {path.removeprefix(f"{HERE}/"): kept for path, kept in after.items()}
+    changed = [path for path in changed if path not in case.stores]  # judged below
     hidden = [path for path in changed if path in after and Path(path).name.startswith(".")]
     named = [place for place in case.outputs if place.strip("./")]
     if hidden and not any(Path(place).name.startswith(".") for place in named):
         yield f"it left {hidden[0]!r}"
+    if done.code == 0 and case.stores and not (done.stopped or case.damaged_store):
+        yield from _store(case.folder / case.stores[0])
     if done.code == 2:
         for path in changed:
             yield f"it failed, and changed {path!r}"
         return
     own = {Path(os.path.normpath(place)) for place in named} | {Path("runs")}
-    own |= {place.with_name(f"{place.name}.training") for place in own} if case.verb == "train" else set()
+    own |= {place.with_name(f"{place.name}.training") for place in own} if case.verb in ("train", "grow") else set()
     own |= {place.with_suffix(".names.txt") for place in own if case.verb == "embed"}
     for name in changed:
         if not any(Path(name) in (place, *place.parents) or place in Path(name).parents for place in own):
@@ -188,9 +193,20 @@ def _folder(path: Path) -> Iterator[str]:
         return
 
 
+def _store(path: Path) -> Iterator[str]:
+    """What is wrong with a store after a command that went well: all of it can be read."""
+    try:
+        with open_store(path) as store, store.reading() as state:
+            read = sum(len(entry.stated) - len(entry.retracted) for entry in state.log(limit=1000))
+            if read != state.count.facts:
+                yield f"{path.name} counts {state.count.facts} facts where its log has {read}"
+    except NewcomerError as error:
+        yield f"{path.name} cannot be read: {error}"
+
+
 def _json(case: Case, done: Done) -> Iterator[str]:
     try:
-        for document in done.said.removesuffix("\n").split("\n") if case.verb in JSON_LINES else [done.said]:
+        for document in done.said.split("\n")[:-1] if case.verb in JSON_LINES else [done.said]:
             json.loads(document, parse_constant=_refuse)
     except ValueError as error:
         yield f"standard output is not JSON: {error}"

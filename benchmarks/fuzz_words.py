@@ -18,7 +18,8 @@ from fuzz_files import (
     strange_rows,
     triples_in,
 )
-from fuzz_folders import copied, damage_model, damage_training, put
+from fuzz_folders import copied, damage_model, leave_to_resume, put
+from fuzz_stores import NEWCOMERS, STORE_FILES, store, words
 from fuzz_world import MODELS, RELATIONS, RULE_FILES, SPACE, World, entities, newcomers, rows, set_words
 from newcomer.config import setting_names
 from newcomer.config.settings import field_and_type
@@ -30,7 +31,8 @@ COSTLY = {"walks", "samples", "trials", "seeds"}  # options that are right to ta
 SHARES_SET, TRUTHS = ("0", "0.1", "0.5", "1", "50"), ("true", "false", "true", "false", "auto")
 WHOLE = {
     *("top", "min_support", "min_head_size", "max_rules", "samples", "threads", "seed", "walks", "max_per_entity"),
-    *("trials", "known_facts", "known_facts_seed", "triples", "count", "seeds"),
+    *("trials", "known_facts", "known_facts_seed", "triples", "count", "seeds", "limit", "after", "since", "again"),
+    *("accept", "reject", "unsure", "timeout"),
 }
 SHARES = {"min_head_coverage", "min_confidence", "min_pca", "memory_limit", "time_limit", "rate"}
 CHOICES: dict[str, Sequence[str]] = {
@@ -79,6 +81,7 @@ ENDINGS = {  # of what a verb writes; nothing for a folder
     "rules convert": (".tsv", ".txt", ".tsv.gz"),
     "data convert": ("", ".tsv", ".csv", ".parquet", ".nt", ".tsv.gz", ".nt.zst"),
     "describe": (".png",),
+    "export": (".nq", ".tsv", ".parquet", ".jsonl"),
 }
 FILE_ENDINGS = ("tsv", "tsv", "csv", "txt", "parquet", "nt", "nq", "ttl", "trig")
 STRANGE_NAMES = ("é", "😀", "a b", "\u202e", "-x", "a\nb", "~x", "~root", "[x]", "\udcff", "%s", "it's")
@@ -94,6 +97,8 @@ class Case:
     words: list[str] = field(default_factory=list)
     piped: bytes = b""
     outputs: list[str] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)  # files that any command may leave where it opened a store
+    damaged_store: bool = False
 
 
 @dataclass
@@ -108,6 +113,7 @@ class Writer:
     world: World
     case: Case
     wrong: dict[str, float]
+    over_store: bool = False  # newcomers come from a store where they could come from a file
     count: int = 0
 
     def is_wrong(self, kind: str) -> bool:
@@ -190,6 +196,14 @@ class Writer:
         if self.case.verb == "evaluate":
             self.case.outputs += [f"{name}/result{task}.json" for task in ("", *_TASKS)]
         return name
+
+    def store(self) -> str:
+        """A store of newcomers."""
+        path = self.case.folder / self.fresh(".db")
+        self.case.stores += [f"{path.name}{ending}" for ending in STORE_FILES]
+        damaged = self.is_wrong("files")
+        self.case.damaged_store |= damaged
+        return store(self.rng, self.world, path, damaged, self.is_wrong("paths"))
 
     def rules(self) -> str:
         """A rule file, or a model."""
@@ -324,7 +338,17 @@ class Writer:
             "results": self.results,
             "data_root": lambda: self.rng.choice((str(self.world.folder), "nowhere", "", "facts.tsv")),
             "changes": self.change,
+            "store": self.store,
         }
+        own = words(self.rng, name, self.is_wrong("options"))
+        if own is not None:
+            return own
+        if verb in STORED:
+            made |= {"entity": lambda: self.rng.choice((*NEWCOMERS, *entities())), "who": lambda: "ann"}
+            made |= {"source": lambda: "a letter", "what": lambda: self.rng.choice(("facts", "answers", "both"))}
+            made["facts"] = self.facts if verb in ("add", "remove") else lambda: self.rng.choice(NEWCOMERS)
+            if name in made and not self.is_wrong("options"):
+                return made[name]()
         if verb in ("enrich", "rules evaluate") and name == "facts":
             made["facts"] = lambda: self.rng.choice(("own", "known"))
         if verb == "split" and name == "triples":
@@ -343,6 +367,7 @@ class Writer:
         return made.get(name, lambda: self.rng.choice((*INTS, *FLOATS, *NASTY_NAMES)))()
 
 
+STORED = ("add", "remove", "list", "answers", "export", "push", "grow")
 _TASKS = ("-link-prediction", "-triple-classification")
 KINDS = ("files", "options", "models", "outputs", "paths", "names")
 RIGHT = dict.fromkeys(KINDS, 0.0)
@@ -360,7 +385,7 @@ def wrong_shares(rng: Random) -> dict[str, float]:
 
 def draw_case(rng: Random, world: World, verb: str, parameters: Sequence[Any], folder: Path) -> Case:
     """A command line of this verb."""
-    writer = Writer(rng, world, Case(verb, folder), wrong_shares(rng))
+    writer = Writer(rng, world, Case(verb, folder), wrong_shares(rng), over_store=rng.random() < 0.3)
     case = writer.case
     options = [one for one in parameters if one.opts[0].startswith("-")]
     arguments = [one for one in parameters if not one.opts[0].startswith("-")]
@@ -371,7 +396,7 @@ def draw_case(rng: Random, world: World, verb: str, parameters: Sequence[Any], f
         if "--trials" not in case.words and verb == "tune":
             case.words += ["--trials", "1"]
         if "--resume" in case.words:
-            _leave_to_resume(writer)
+            leave_to_resume(writer)
     if verb == "reproduce" and "--dry-run" not in case.words and rng.random() < 0.95:
         case.words.append("--dry-run")
     if "--format" in case.words and verb not in FORMATS and "-" not in case.words:
@@ -400,6 +425,11 @@ def _words_of(writer: Writer, one: Any) -> Iterator[str]:
         wanted = 0.9
     if one.name == "plot":
         wanted = 0.05
+    if one.name in ("facts", "store", "record") and not one.required and writer.case.verb not in STORED:
+        wanted = 0.9 if writer.over_store == (one.name != "facts") else 0.02
+        wanted = 0.3 if one.name == "facts" and writer.case.verb in ("enrich", "rules evaluate") else wanted
+    if (writer.case.verb, one.name) in (("list", "facts"), ("remove", "facts")):
+        wanted = 0.1
     if (one.name == "as_json" and "--out" in words) or (one.name == "out" and "--json" in words):
         wanted = 0.02
     if one.name == "heads" and "--relation" in words:
@@ -412,29 +442,6 @@ def _words_of(writer: Writer, one: Any) -> Iterator[str]:
         if not one.multiple and writer.rng.random() < 0.97:
             return
         wanted = 0.3
-
-
-def _leave_to_resume(writer: Writer) -> None:
-    """What was stopped before, to go on with: as it was, or changed."""
-    place = next((writer.case.outputs[place] for place in range(len(writer.case.outputs))), "")
-    if "/" in place or not place.strip(".") or len(place) > 200:
-        return
-    path = writer.case.folder / place
-    if writer.case.verb == "tune" and not path.exists():
-        copied(writer.world.folder / "search", path)
-        for name in ("study.db", "trials.tsv") if not writer.is_wrong("files") else ():
-            put(path / name, (writer.world.folder / "search" / name).read_bytes())
-        if writer.is_wrong("files"):
-            put(path / "study.db", mutated(writer.rng, (path / "study.db").read_bytes()))
-        else:  # it is written to
-            put(path / "study.db", (writer.world.folder / "search" / "study.db").read_bytes())
-    training = path.with_name(f"{path.name}.training")
-    if writer.case.verb == "train" and not training.exists():
-        copied(writer.world.folder / "stopped.training", training)
-        for name in ("metrics.jsonl", "checkpoint.safetensors"):  # they are written to
-            put(training / name, (writer.world.folder / "stopped.training" / name).read_bytes())
-        if writer.is_wrong("files"):
-            damage_training(writer.rng, training)
 
 
 def _sayable(word: str) -> str:

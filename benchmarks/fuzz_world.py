@@ -116,10 +116,21 @@ def make_world(folder: Path, newcomer: Command, results: Path) -> World:
     search = ("--space", folder / "space.toml", "--trials", "1", "--set", "model.propagation=false", *set_words())
     newcomer("tune", world.data(), "--out", folder / "search", *search)
     _stop_a_training(world)
+    _fill_a_store(world, newcomer)
     (folder / "results").mkdir()
     shutil.copy(results / "ablation.json", folder / "results")
     (folder / COMPLETE).touch()
     return world
+
+
+def _fill_a_store(world: World, newcomer: Command) -> None:
+    """A store with newcomers, answers about them, and decisions."""
+    facts, model = world.folder / "arrived.tsv", world.model("folded")
+    facts.write_text("".join("\t".join(fact) + "\n" for fact in newcomers()), encoding="utf-8")
+    place = ("--store", world.folder / "town.db")
+    newcomer("add", model, "--facts", facts, *place, "--key", "1")
+    newcomer("predict", model, *place, "--relation", "t:citizen_of", "--top", "2", "--record")
+    newcomer("answers", *place, "--accept", "1", "--reject", "2")
 
 
 def _write_data(folder: Path) -> None:

@@ -35,6 +35,7 @@ class Endpoint:
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)  # path, body, headers
     faults: list[tuple[int, bool] | None] = field(default_factory=list)
     extra: dict[str, str] = field(default_factory=dict)  # headers of faults
+    before: Callable[[int], None] = lambda _: None  # called before each update is answered, with how many there were
 
     @property
     def updates(self) -> list[str]:
@@ -62,6 +63,8 @@ def engine() -> Iterator[Endpoint]:
             fault = told.faults.pop(0) if told.faults else None
             if fault is None or fault[1]:
                 status, content = self._done(body)
+            if self.path == "/update":
+                told.before(len(told.updates))
             if fault is not None:
                 status, content = fault[0], b"busy with\nsomething else"
             if status == DROPPED:

@@ -1,6 +1,9 @@
 """``newcomer export`` and ``push``: files and endpoints have what the store has, or one sentence says why not."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,7 +13,7 @@ import pytest
 from command_line import call, run, sentence
 from conftest import rows
 from newcomer.data.triples import read_triples
-from newcomer.exchange.provenance import quads
+from newcomer.exchange.provenance import BASE, quads
 from newcomer.exchange.sparql import PASSWORD
 from newcomer.store import open_store
 from sparql_world import engine, facts_and_origins
@@ -105,6 +108,27 @@ def test_a_store_is_pushed_once(town):
             "push", "--store", town, "--to", server.url, "--query", query, "--base", "urn:other:", "--what", "facts"
         )
         assert "pushed 3 facts, 1 retraction and 0 decisions;" in other.stdout
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_a_push_that_is_killed_goes_on_where_it_was(tmp_path, moment):
+    with open_store(tmp_path / "town.db") as store:
+        for change in range(5):
+            added(store, *(f"n{change}.{i} knows n{change}.{i + 1}" for i in range(500)))
+            store.retract([(f"n{change}.7", "knows", f"n{change}.8")], who="ann")
+    words = [sys.executable, "-m", "newcomer", "push", "--store", str(tmp_path / "town.db"), "--to"]
+    with engine() as server:
+        whole = 3  # requests of a thousand each
+        with subprocess.Popen([*words, server.url]) as process:
+            server.before = lambda count: process.kill() if count == moment + 1 else None  # it is done, and never told
+        assert process.returncode == -signal.SIGKILL and len(server.updates) == moment + 1
+        server.before = lambda _: None
+        done = call("push", "--store", tmp_path / "town.db", "--to", server.url)
+        assert done.returncode == 0 and len(server.updates) == whole
+        with open_store(tmp_path / "town.db") as store, store.reading() as state:
+            expected = {str(quad) for quad in quads(state) if quad.graph_name.value.startswith(f"{BASE}change/")}
+        found = {quad for quad in server.quads() if quad.rpartition(" ")[2].startswith(f"<{BASE}change/")}
+        assert found == expected and len(found) == 2495
 
 
 def test_a_password_comes_from_the_environment_and_is_in_no_message(town):

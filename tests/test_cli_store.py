@@ -1,7 +1,9 @@
 """``newcomer add``, ``remove``, ``list``, ``answers`` and questions with ``--store``: as Python, or one sentence."""
 
+import getpass
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +20,7 @@ from newcomer.service.stored_predictor import model_version
 from newcomer.store import open_store
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
+from store_world import an_answer
 from training_world import settings, world
 
 on_one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -267,6 +270,7 @@ def test_options_that_contradict_each_other(here, asked, told):
         (("--store", "typo.db"), "typo.db: does not exist; `newcomer add` makes a store"),
         (("--store", "town.db", "--entity", "nobody"), "'nobody' is in neither the model nor the store"),
         (("--store", "mysql://town"), "a store cannot lie in 'mysql'"),
+        (("--store", "x" * 300), "File name too long"),
     ],
 )
 def test_questions_that_cannot_be_asked_over_a_store(run, here, more, told):
@@ -292,3 +296,23 @@ def test_triples_about_whom_nobody_knows_are_refused(run, here):
     write(here / "asked.tsv", [("p01", "knows", "p02"), ("nobody", "knows", "p01")])
     words(call("add", run, "--facts", "new.tsv", "--store", "town.db"))
     assert "asked.tsv, line 2" in sentence(call("classify", run, "asked.tsv", "--store", "town.db"))
+
+
+def test_commands_that_ask_no_model_load_none(here):
+    with open_store("town.db") as store:
+        store.record([an_answer()], model="m", made_from=0, who="job")
+    words = ("list", "--store", "town.db"), ("answers", "--store", "town.db", "--accept", "1")
+    export = ("export", "--store", "town.db", "--out", "town.nq")
+    for command in (*words, export):
+        code = f"import sys; from newcomer.cli import main; sys.argv = {['newcomer', *command]}; main()"
+        code += "\nassert 'torch' not in sys.modules"
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_login_without_a_name_is_unnamed(run, here, place, monkeypatch):
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    words(call("add", run, "--facts", "new.tsv", "--store", place))
+    assert {one["who"] for one in lines(call("list", "--store", place, "--facts", "zoe", "--json"))} == {"unnamed"}

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 import typer
 from typer import Argument, Option
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from newcomer.service.stored_predictor import Arrived, StoredPredictor
     from newcomer.store import Decision, Statement, StoredAnswer
     from newcomer.store.reading import Reading
+    from newcomer.store.records import Verdict
     from newcomer.store.store import Store
 
 STATES = ("open", "accept", "reject", "unsure")
@@ -198,8 +199,9 @@ def answers(
     as_json: options.Lines = False,
 ) -> None:
     """List the answers that were recorded in a store, or decide on some; the latest decision on one counts."""
-    decided = {**dict.fromkeys(accept or (), "accept"), **dict.fromkeys(reject or (), "reject")}
-    decided |= dict.fromkeys(unsure or (), "unsure")
+    decided: dict[int, Verdict] = {}
+    for verdict, ids in (("accept", accept), ("reject", reject), ("unsure", unsure)):
+        decided |= dict.fromkeys(ids or (), cast("Verdict", verdict))
     if len(decided) < sum(len(ids or ()) for ids in (accept, reject, unsure)):
         raise OptionError("an answer is decided on twice; name each id once")
     if decided and (entity is not None or decision is not None or min_probability or after):
@@ -214,18 +216,19 @@ def answers(
             if decided:
                 found, more = [state.answer(one) for one in decided], False
             else:
-                page = state.answers(entity, min_probability, decision, after, limit + 1)  # type: ignore[arg-type]
+                wanted = cast("Verdict | Literal['open'] | None", decision)
+                page = state.answers(entity, min_probability, wanted, after, limit + 1)
                 found, more = page[:limit], len(page) > limit
             _print_answers(found, more, state.count.answers, as_json)
 
 
-def _decide(store: "Store", decided: dict[int, str], note: str, who: str) -> None:
+def _decide(store: "Store", decided: "dict[int, Verdict]", note: str, who: str) -> None:
     """Write decisions down; none of them where one is about an answer that is not there."""
     with store.reading() as state:
         for one in decided:
             state.answer(one)
     for one, verdict in decided.items():
-        store.decide(one, verdict, who=who, note=note)  # type: ignore[arg-type]
+        store.decide(one, verdict, who=who, note=note)
 
 
 def _print_answers(found: "Sequence[StoredAnswer]", more: bool, count: int, as_json: bool) -> None:

@@ -36,26 +36,28 @@ class AskedAt(NamedTuple):
 def opened(place: str, fresh: bool = False) -> "Iterator[Store]":
     """The store in a place; only where it may be ``fresh`` an empty place becomes one."""
     optional("sqlalchemy", "a store of newcomers", "store")
+    from newcomer.files import looking_at
     from newcomer.store import open_store
     from newcomer.store.places import url_of
 
     url = url_of(place)
-    if not fresh and url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
-        raise StoreError(f"{url.database}: does not exist; `newcomer add` makes a store with its first facts")
+    if not fresh and url.get_backend_name() == "sqlite":
+        path = Path(str(url.database))
+        with looking_at(path):
+            if not path.exists():
+                raise StoreError(f"{path}: does not exist; `newcomer add` makes a store with its first facts")
     with open_store(place) as store:
         yield store
 
 
 def asker(who: str | None) -> str:
     """Who asks: the name given, or that of the login."""
-    from newcomer.service.stored_predictor import NOBODY
-
     if who is not None:
         return who
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user without a name, as in some containers
-        return NOBODY
+        return "unnamed"
 
 
 def counted(count: int, what: str) -> str:
