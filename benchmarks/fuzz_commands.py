@@ -55,6 +55,7 @@ WEIGHTS = {  # how often a verb is drawn: those that take long less often
     **dict.fromkeys(("data list", "data get", "reproduce"), 1),
     **dict.fromkeys(("train", "draw"), 0.5),
     "tune": 0.2,
+    "serve": 0,  # it goes on until it is stopped; tests/test_service_schema.py has its inputs
 }
 
 

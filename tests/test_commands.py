@@ -24,7 +24,18 @@ OPTIONS = [
     for option in command.params
     if option.param_type_name == "option" and (option.secondary_opts or not option.is_flag)
 ]
-SEVERAL = {"--relations", "--types", "--facts", "--entity", "--relation", "--set", "--by", "--only"}
+SEVERAL = {
+    "--cors",
+    "--allow-host",
+    "--relations",
+    "--types",
+    "--facts",
+    "--entity",
+    "--relation",
+    "--set",
+    "--by",
+    "--only",
+}
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,9 @@ def test_it_listens_answers_and_stops(folder, people):
         assert {one["event"] for one in map(json.loads, service.errors().splitlines())} == {"request"}
 
 
-def test_what_runs_is_finished_before_it_stops(folder):
-    with outside(Path("model"), folder) as service:
+@pytest.mark.parametrize("grace", ["60", "0"])
+def test_what_runs_is_finished_before_it_stops_if_there_is_time(folder, grace):
+    with outside(Path("model"), folder, "--grace", grace) as service:
         post(f"{service.url}/v1/newcomers", {"facts": ZOE})
         questions = [{"ask": "suggest", "entity": "zoe", "k": 100}] * 100
         found: list[httpx.Response] = []
@@ -120,8 +121,10 @@ def test_what_runs_is_finished_before_it_stops(folder):
         until(lambda: "newcomer_requests_in_flight 2.0" in get(f"{service.url}/metrics").text)
         assert service.end() == 0
         asking.join()
-    assert found[0].status_code == 200 and len(found[0].json()["results"]) == 100
-    assert all("suggestions" in one for one in found[0].json()["results"])
+    if grace == "0":
+        assert (found[0].status_code, found[0].json()["type"]) == (503, "urn:newcomer:problem:stopping")
+    else:
+        assert [len(one["suggestions"]) > 0 for one in found[0].json()["results"]] == [True] * 100
 
 
 def test_a_stream_is_told_that_the_service_stops(folder):

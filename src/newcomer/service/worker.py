@@ -99,6 +99,10 @@ def work(settings: Settings, listening: socket.socket, ready: Callable[[Desk], N
             desk.tell_others = lambda: os.kill(os.getppid(), signal.SIGHUP)
         asyncio.run(Server(desk, ready).serve([listening]))
         desk.gate.close()
+    if desk.gate.working:  # questions that took longer than the grace: nobody waits for them
+        log("unfinished", requests=desk.gate.working)
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def main() -> None:
