@@ -279,6 +279,18 @@ def test_a_model_is_loaded_anew_by_all_workers(two, folder, other_people):
     assert models == {found.json()["model"]}
 
 
+def test_a_worker_that_begins_is_told_of_another_model_when_it_listens(two, folder, other_people):
+    old, kept = two.workers()
+    kill(old)
+    until(lambda: len(two.workers()) == 2 and old not in two.workers())
+    (fresh,) = set(two.workers()) - {kept}
+    replace(folder, other_people)
+    two.signal(signal.SIGHUP)
+    until(lambda: {one["pid"] for one in two.entries("reload")} == {fresh, kept})
+    models = {one.json()["model"] for many in ask_both(two).values() for one in many}
+    assert len(models) == 1 and two.model not in models
+
+
 def test_no_fact_is_lost_when_workers_are_killed(two, folder):
     acknowledged: dict[int, int] = {}
 

@@ -93,6 +93,7 @@ def _in_loop(loop: asyncio.AbstractEventLoop, handle: Callable[[], None]) -> Cal
 def work(settings: Settings, listening: socket.socket, ready: Callable[[Desk], None], supervised: bool = False) -> None:
     """Answer on a socket until a signal says to stop."""
     catch_libraries()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the newest model is being loaded
     with limited_threads(1), open_store(settings.store, wait_seconds=settings.timeout) as store:
         desk = Desk(settings, Live(Path(settings.run), store, settings.device))
         if supervised:
