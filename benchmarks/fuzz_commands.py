@@ -57,6 +57,7 @@ WEIGHTS = {  # how often a verb is drawn: those that take long less often
     **dict.fromkeys(("train", "draw"), 0.5),
     "tune": 0.2,
     "grow": 0.5,
+    "serve": 0,  # it goes on until it is stopped; tests/test_service_schema.py has its inputs
 }
 
 

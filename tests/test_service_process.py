@@ -108,8 +108,9 @@ def test_it_listens_answers_and_stops(folder, people):
         assert {one["event"] for one in map(json.loads, service.errors().splitlines())} == {"request"}
 
 
-def test_what_runs_is_finished_before_it_stops(folder):
-    with outside(Path("model"), folder) as service:
+@pytest.mark.parametrize("grace", ["60", "0"])
+def test_what_runs_is_finished_before_it_stops_if_there_is_time(folder, grace):
+    with outside(Path("model"), folder, "--grace", grace) as service:
         post(f"{service.url}/v1/newcomers", {"facts": ZOE})
         questions = [{"ask": "suggest", "entity": "zoe", "k": 100}] * 100
         found: list[httpx.Response] = []
@@ -120,8 +121,10 @@ def test_what_runs_is_finished_before_it_stops(folder):
         until(lambda: "newcomer_requests_in_flight 2.0" in get(f"{service.url}/metrics").text)
         assert service.end() == 0
         asking.join()
-    assert found[0].status_code == 200 and len(found[0].json()["results"]) == 100
-    assert all("suggestions" in one for one in found[0].json()["results"])
+    if grace == "0":
+        assert (found[0].status_code, found[0].json()["type"]) == (503, "urn:newcomer:problem:stopping")
+    else:
+        assert [len(one["suggestions"]) > 0 for one in found[0].json()["results"]] == [True] * 100
 
 
 def test_a_stream_is_told_that_the_service_stops(folder):
@@ -274,6 +277,18 @@ def test_a_model_is_loaded_anew_by_all_workers(two, folder, other_people):
     until(lambda: len({one["pid"] for one in two.entries("reload")}) == 2)
     models = {one.json()["model"] for many in ask_both(two).values() for one in many}
     assert models == {found.json()["model"]}
+
+
+def test_a_worker_that_begins_is_told_of_another_model_when_it_listens(two, folder, other_people):
+    old, kept = two.workers()
+    kill(old)
+    until(lambda: len(two.workers()) == 2 and old not in two.workers())
+    (fresh,) = set(two.workers()) - {kept}
+    replace(folder, other_people)
+    two.signal(signal.SIGHUP)
+    until(lambda: {one["pid"] for one in two.entries("reload")} == {fresh, kept})
+    models = {one.json()["model"] for many in ask_both(two).values() for one in many}
+    assert len(models) == 1 and two.model not in models
 
 
 def test_no_fact_is_lost_when_workers_are_killed(two, folder):

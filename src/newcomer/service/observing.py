@@ -1,5 +1,6 @@
 """What is seen of each request: a line in the log, figures, and a name by which both sides can find it."""
 
+import asyncio
 import re
 import time
 import uuid
@@ -11,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from newcomer.service.auth import CALLER
 from newcomer.service.desk import Desk
 from newcomer.service.logs import log
-from newcomer.service.problems import problem_response
+from newcomer.service.problems import problem_response, stopping
 
 REQUEST_ID = "X-Request-Id"
 GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -42,6 +43,9 @@ class Observing:
         metrics.in_flight.inc()
         try:
             await self._app(scope, request.receiving(receive), request.sending(send))
+        except asyncio.CancelledError:  # the service ends, and its grace is over
+            if not request.status:
+                await problem_response(stopping())(scope, receive, request.sending(send))
         except Exception as error:
             if not request.status:
                 await problem_response(error)(scope, receive, request.sending(send))

@@ -48,6 +48,11 @@ class BusyError(ServiceError):
         super().__init__(429, "too-busy", f"{what}; send the request again in a second", retry=True)
 
 
+def stopping() -> ServiceError:
+    """What is told when the service ends."""
+    return ServiceError(503, "stopping", "the service stops; send the request again, to another one", retry=True)
+
+
 def service_error(error: Exception, field: str = "") -> ServiceError:
     """Any error as one of the service; ``field`` is what is to blame, where that is known."""
     if isinstance(error, ServiceError):

@@ -35,6 +35,7 @@ class Worker:
 
     def __init__(self, settings: Settings, listening: socket.socket, folder: Path) -> None:
         self.started, self.ready = time.monotonic(), ""
+        self.is_behind = False  # has to be told to load the model anew, when it listens
         command = [sys.executable, "-m", "newcomer.service.worker"]
         self.process = subprocess.Popen(
             command,
@@ -95,15 +96,17 @@ class Supervisor:
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         for worker in self._workers:
-            if worker.ready:  # one that begins loads the newest model anyway
-                worker.signal(signal.SIGHUP)
+            worker.is_behind = True
 
     def _look(self) -> None:
-        """Start workers that have died anew, and say once that all listen."""
+        """Start workers that have died anew, pass on what they are told, and say once that all listen."""
         if not self._told and all(worker.ready for worker in self._workers):
             self._told = True
             self._ready(self._workers[0].ready)
         for place, worker in enumerate(self._workers):
+            if worker.ready and worker.is_behind:
+                worker.is_behind = False
+                worker.signal(signal.SIGHUP)
             code = worker.process.poll()
             if code is None:
                 continue

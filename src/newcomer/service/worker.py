@@ -93,12 +93,17 @@ def _in_loop(loop: asyncio.AbstractEventLoop, handle: Callable[[], None]) -> Cal
 def work(settings: Settings, listening: socket.socket, ready: Callable[[Desk], None], supervised: bool = False) -> None:
     """Answer on a socket until a signal says to stop."""
     catch_libraries()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the newest model is being loaded
     with limited_threads(1), open_store(settings.store, wait_seconds=settings.timeout) as store:
         desk = Desk(settings, Live(Path(settings.run), store, settings.device))
         if supervised:
             desk.tell_others = lambda: os.kill(os.getppid(), signal.SIGHUP)
         asyncio.run(Server(desk, ready).serve([listening]))
         desk.gate.close()
+    if desk.gate.working:  # questions that took longer than the grace: nobody waits for them
+        log("unfinished", requests=desk.gate.working)
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from newcomer.service import replies
 from newcomer.service.auth import Reader
 from newcomer.service.desk import Desk, reply
 from newcomer.service.metrics import MEDIA
-from newcomer.service.problems import ServiceError, ok, told
+from newcomer.service.problems import ServiceError, ok, stopping, told
 from newcomer.service.routes.parameters import Here
 from newcomer.store import Counts
 
@@ -29,7 +29,7 @@ async def alive() -> Response:
 async def ready(desk: Here) -> Response:
     """Whether a model is loaded, the store can be reached, and the service is not about to stop."""
     if desk.stopping.is_set():
-        raise ServiceError(503, "stopping", "the service stops; ask another one", retry=True)
+        raise stopping()
     position, _ = await _state(desk)
     return reply({"status": "ready", "position": position, "model": desk.live.current.version})
 

@@ -10,7 +10,7 @@ from newcomer.service import replies
 from newcomer.service.auth import Operator, Reader
 from newcomer.service.desk import reply
 from newcomer.service.problems import ok
-from newcomer.service.routes.parameters import PAGE, AfterNumber, Here, Limit
+from newcomer.service.routes.parameters import PAGE, AfterNumber, FewLimit, Here
 from newcomer.service.stored_predictor import StoredPredictor
 from newcomer.store import Entry
 
@@ -83,7 +83,7 @@ async def position(desk: Here, caller: Reader) -> Response:
 
 
 @router.get("/log", responses=ok(replies.Log))
-async def entries(desk: Here, caller: Reader, after: AfterNumber = 0, limit: Limit = PAGE) -> Response:
+async def entries(desk: Here, caller: Reader, after: AfterNumber = 0, limit: FewLimit = PAGE) -> Response:
     """A page of the log: each change with its facts, in the order of positions; for whoever follows the store."""
     live = desk.live.current
 

@@ -24,6 +24,7 @@ Key = Annotated[
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=MOST, description="How many a page has at the most.")]
+FewLimit = Annotated[int, Query(ge=1, le=PAGE, description="How many a page has at the most.")]
 AfterName = Annotated[str, Query(max_length=NAME_LENGTH, description="The name after which the page begins.")]
 AfterNumber = Annotated[int, Query(ge=0, le=LARGEST, description="The number after which the page begins.")]
 Prefix = Annotated[str, Query(max_length=NAME_LENGTH, description="How names begin.")]

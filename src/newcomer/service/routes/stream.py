@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import Receive, Scope, Send
 
-from newcomer.service import forms
+from newcomer.service import forms, problems
 from newcomer.service.answering import answer_one
 from newcomer.service.auth import Reader, must
 from newcomer.service.desk import Desk, as_json
@@ -128,5 +128,5 @@ async def lines(receive: Receive, stopping: asyncio.Event) -> AsyncIterator[byte
 
 def _ended(stopping: asyncio.Event) -> ServiceError:
     if stopping.is_set():
-        return ServiceError(503, "stopping", "the service stops; send the other questions again", retry=True)
+        return problems.stopping()
     return ServiceError(408, "slow-body", f"no question came for {IDLE} seconds; open another stream")
