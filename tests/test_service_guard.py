@@ -207,21 +207,30 @@ def test_work_stops_between_questions(people, tmp_path):
         assert len(asked) == 1
 
 
-def test_a_change_that_began_is_waited_for(people, tmp_path):
+@pytest.mark.parametrize(
+    ("call", "path", "content"),
+    [
+        ("add", "/v1/newcomers", {"facts": ZOE}),
+        ("record", "/v1/tails", {"entity": "p03", "relation": "knows", "record": True}),
+    ],
+)
+def test_a_change_that_began_is_waited_for(people, tmp_path, call, path, content):
     with inside(people, tmp_path, timeout=1) as service:
-        live, go_on = service.desk.live.current, threading.Event()
-        arrived = live.arrived
+        store, begun, go_on = service.desk.live.store, threading.Event(), threading.Event()
+        change = getattr(store, call)
 
         def slow(*words, **options):
+            begun.set()
             go_on.wait(30)
-            return arrived(*words, **options)
+            return change(*words, **options)
 
-        live.arrived = slow
-        waits = service.begin("POST", "/v1/newcomers", json={"facts": ZOE})
+        setattr(store, call, slow)
+        waits = service.begin("POST", path, json=content)
+        assert begun.wait(30)
         time.sleep(1.2)
         assert not waits.done()
         go_on.set()
-        assert waits.result().json()["position"] == 1
+        assert waits.result().status_code == 200 and service.get("/v1/position").json()["position"] == 1
 
 
 def test_streams_are_bounded_and_wait_for_their_turn(service):

@@ -16,10 +16,12 @@ router = APIRouter(prefix="/v1", tags=["questions"])
 async def _answer(desk: Desk, caller: Caller, question: forms.Question, key: str | None = None) -> Response:
     """The reply to one question, in its turn."""
     check_size(desk, question)
-    if getattr(question, "record", False):
+    records = getattr(question, "record", False)
+    if records:
         must(caller, "write")
-    live, metrics = desk.live.current, desk.metrics
-    return reply(await desk.gate.run(lambda left: answer_one(live, question, left, metrics, caller.name, key)))
+    live, metrics, who = desk.live.current, desk.metrics, caller.name
+    work = desk.gate.run(lambda left: answer_one(live, question, left, metrics, who, key), whole=records)
+    return reply(await work)
 
 
 def check_size(desk: Desk, question: forms.Question) -> None:
@@ -93,7 +95,9 @@ async def questions(asked: forms.Questions, desk: Here, caller: Reader, key: Key
         raise ServiceError(413, "too-many", f"{sentence}; send them in parts", "questions")
     for question in asked.questions:
         check_size(desk, question)
-    if any(getattr(question, "record", False) for question in asked.questions):
+    records = any(getattr(question, "record", False) for question in asked.questions)
+    if records:
         must(caller, "write")
     live, metrics, who = desk.live.current, desk.metrics, caller.name
-    return reply(await desk.gate.run(lambda left: answer_all(live, asked.questions, left, metrics, who, key)))
+    work = desk.gate.run(lambda left: answer_all(live, asked.questions, left, metrics, who, key), whole=records)
+    return reply(await work)

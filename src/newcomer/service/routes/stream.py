@@ -78,11 +78,12 @@ class Stream(Response):
         try:
             question = read_question(text)
             check_size(self._desk, question)
-            if getattr(question, "record", False):
+            records = getattr(question, "record", False)
+            if records:
                 must(self._caller, "write")
             live, metrics, who = self._desk.live.current, self._desk.metrics, self._caller.name
             return await self._desk.gate.run(
-                lambda left: answer_one(live, question, left, metrics, who, None), patient=True
+                lambda left: answer_one(live, question, left, metrics, who, None), patient=True, whole=records
             )
         except Exception as error:
             return {"problem": problem(service_error(error))}
