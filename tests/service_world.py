@@ -19,10 +19,10 @@ from fastapi.routing import APIRoute
 
 from command_line import environment
 from newcomer.service.app import layered, operations
-from newcomer.service.desk import Desk
 from newcomer.service.live import Live
 from newcomer.service.routes import answers, health, model, newcomers, questions, stream
 from newcomer.service.settings import Settings
+from newcomer.service.shared import Shared
 from newcomer.store import open_store
 
 ZOE = [("zoe", "lives_in", "city1"), ("zoe", "knows", "p03")]
@@ -45,17 +45,17 @@ class Inside:
 
     def __init__(self, settings: Settings) -> None:
         self._store = open_store(settings.store, wait_seconds=settings.timeout)
-        self.desk = Desk(settings, Live(Path(settings.run), self._store))
-        self.operations = operations(self.desk)
+        self.shared = Shared(settings, Live(Path(settings.run), self._store))
+        self.operations = operations(self.shared)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.app = layered(self.operations, self.desk)
+        self.app = layered(self.operations, self.shared)
         transport = httpx.ASGITransport(self.app, client=("127.0.0.1", 1))
         self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765", timeout=120)
 
     def close(self) -> None:
-        self.desk.gate.close()
+        self.shared.gate.close()
         asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
         asyncio.run_coroutine_threadsafe(self._loop.shutdown_default_executor(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -72,7 +72,7 @@ class Inside:
             begun.release()
             done.wait()
 
-        at_work = [asyncio.run_coroutine_threadsafe(self.desk.gate.run(work), self._loop) for _ in range(requests)]
+        at_work = [asyncio.run_coroutine_threadsafe(self.shared.gate.run(work), self._loop) for _ in range(requests)]
         for _ in at_work:
             begun.acquire()
         try:
@@ -137,7 +137,8 @@ class Outside:
     """A service as a process of its own."""
 
     def __init__(self, run: Path, *words: str, cwd: Path, **variables: str) -> None:
-        self._errors = (cwd / "errors.log").open("a+")
+        self._log = cwd / "errors.log"
+        self._errors = self._log.open("a")
         command = [sys.executable, "-m", "newcomer", "serve", str(run), "--port", "0", *words]
         threads = {"OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
@@ -155,10 +156,8 @@ class Outside:
         self.url, self.model = found.groups()
 
     def errors(self) -> str:
-        """The log."""
-        self._errors.flush()
-        self._errors.seek(0)
-        return self._errors.read()
+        """The whole lines of the log; opened anew, since whoever writes it moves the place in an open file."""
+        return "".join(line for line in self._log.read_text().splitlines(keepends=True) if line.endswith("\n"))
 
     def entries(self, event: str) -> list[dict[str, Any]]:
         """The entries of the log about an event."""

@@ -1,6 +1,6 @@
 """A service in this process: the same answers as Python, changes that are made as a whole, and errors in one sentence.
 
-Covers newcomer.service.app, newcomer.service.answering, newcomer.service.desk, newcomer.service.forms,
+Covers newcomer.service.app, newcomer.service.answering, newcomer.service.shared, newcomer.service.forms,
 newcomer.service.replies, newcomer.service.routes.questions, newcomer.service.routes.newcomers,
 newcomer.service.routes.answers, newcomer.service.routes.model, newcomer.service.routes.health and
 newcomer.service.routes.parameters.
@@ -97,7 +97,7 @@ def test_answers_are_those_of_python_to_the_bit(asked, model, ask, question, nam
     mine = found[name] if isinstance(found[name], dict) else without_reason(found[name])
     assert mine == expected and expected
     assert (found["position"], found["complete"]) == (1, True)
-    assert found["model"] == asked.desk.live.current.version
+    assert found["model"] == asked.shared.live.current.version
 
 
 def test_the_reason_of_an_answer_is_the_text_of_its_explanation(asked, model):
@@ -144,7 +144,7 @@ def test_a_stream_answers_line_by_line(asked):
         assert lines[place] == {"line": place + 1} | body(asked, f"/v1/{ask}", **question)
     assert [one["problem"]["status"] for one in lines[len(questions) :]] == [400, 422, 422, 404, 400, 400]
     assert [one["line"] for one in lines[len(questions) :]] == list(range(len(questions) + 2, len(questions) + 8))
-    assert asked.desk.streams == 0
+    assert asked.shared.streams == 0
 
 
 def test_a_line_of_a_stream_is_bounded(asked):

@@ -49,7 +49,7 @@ def bearer(role: str) -> dict[str, str]:
 
 
 def operations(service: Inside):
-    described = service.get("/openapi.json") if service.desk.tokens is None else None
+    described = service.get("/openapi.json") if service.shared.tokens is None else None
     if described is None:
         described = service.call("GET", "/openapi.json", headers=bearer("read"))
     return [(verb.upper(), path) for path, verbs in described.json()["paths"].items() for verb in verbs]
@@ -166,7 +166,7 @@ def test_a_body_is_bounded(service):
 def test_what_is_too_much_at_once_is_refused_and_may_be_sent_again(service):
     with service.busy():
         waits = service.begin("GET", "/v1/position")
-        while service.desk.gate.waiting == 0:
+        while service.shared.gate.waiting == 0:
             time.sleep(0.01)
         found = service.call("GET", "/v1/position")
         assert (found.status_code, kind_of(found), found.headers["retry-after"]) == (429, "too-busy", "1")
@@ -188,7 +188,7 @@ def test_who_waits_for_too_long_is_told(people, tmp_path):
 def test_work_stops_between_questions(people, tmp_path):
     with inside(people, tmp_path, at_once=1, timeout=1) as service:
         begun, go_on, asked = threading.Event(), threading.Event(), []
-        live = service.desk.live.current
+        live = service.shared.live.current
         tails = live.model.tails
 
         def slow(*words, **options):
@@ -201,7 +201,7 @@ def test_work_stops_between_questions(people, tmp_path):
         questions = [QUESTION | {"ask": "tails"}] * 3
         found = service.post("/v1/questions", {"questions": questions})
         assert begun.is_set() and (found.status_code, kind_of(found)) == (503, "timed-out")
-        assert service.desk.gate.working == 1  # the question itself goes on
+        assert service.shared.gate.working == 1  # the question itself goes on
         go_on.set()
         assert service.call("GET", "/v1/position").status_code == 200  # in its turn, when the thread is free
         assert len(asked) == 1
@@ -216,7 +216,7 @@ def test_work_stops_between_questions(people, tmp_path):
 )
 def test_a_change_that_began_is_waited_for(people, tmp_path, call, path, content):
     with inside(people, tmp_path, timeout=1) as service:
-        store, begun, go_on = service.desk.live.store, threading.Event(), threading.Event()
+        store, begun, go_on = service.shared.live.store, threading.Event(), threading.Event()
         change = getattr(store, call)
 
         def slow(*words, **options):
@@ -237,7 +237,7 @@ def test_streams_are_bounded_and_wait_for_their_turn(service):
     with service.busy():
         line = json.dumps(QUESTION | {"ask": "tails"}).encode()
         open_one = service.begin("POST", "/v1/stream/questions", content=line, headers=NDJSON)
-        while service.desk.streams == 0:
+        while service.shared.streams == 0:
             time.sleep(0.01)
         found = service.call("POST", "/v1/stream/questions", content=line, headers=NDJSON)
         assert (found.status_code, kind_of(found)) == (429, "too-busy")
@@ -254,7 +254,7 @@ def test_a_deadline_passes():
 
 
 def test_a_fault_tells_nothing_of_itself(service, capsys):
-    service.desk.live.current.model.tails = lambda *words, **options: 1 / 0
+    service.shared.live.current.model.tails = lambda *words, **options: 1 / 0
     found = service.post("/v1/tails", QUESTION)
     assert (found.status_code, kind_of(found)) == (500, "fault") and "division" not in found.text
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]

@@ -13,19 +13,19 @@ from starlette.types import ASGIApp
 from newcomer import __version__
 from newcomer.errors import NewcomerError
 from newcomer.service.auth import Authenticating, Reader
-from newcomer.service.desk import Desk, reply
 from newcomer.service.docs_page import docs_page
 from newcomer.service.guard import Bodies, Guarding
 from newcomer.service.observing import REQUEST_ID, Observing
 from newcomer.service.problems import SCHEMA, problem_response
 from newcomer.service.routes import answers, health, model, newcomers, questions, stream
 from newcomer.service.routes.parameters import only_known
+from newcomer.service.shared import Shared, reply
 
 ABOUT = "Add newcomers by their facts, and ask a trained model about them and about everyone else."
 HEADERS = ["Authorization", "Content-Type", "Idempotency-Key", REQUEST_ID]
 
 
-def operations(desk: Desk) -> FastAPI:
+def operations(shared: Shared) -> FastAPI:
     """The operations, without the layers around them."""
     app = FastAPI(
         title="newcomer",
@@ -36,7 +36,7 @@ def operations(desk: Desk) -> FastAPI:
         redoc_url=None,
         dependencies=[Depends(only_known)],
     )
-    app.state.desk = desk
+    app.state.shared = shared
     for kind in (NewcomerError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, lambda _, error: problem_response(error))
     for topic in (newcomers, questions, stream, answers, model, health):
@@ -48,7 +48,7 @@ def operations(desk: Desk) -> FastAPI:
         """What the service takes and answers."""
         return reply(described)
 
-    if desk.settings.docs:
+    if shared.settings.docs:
 
         @app.get("/docs", include_in_schema=False)
         async def docs() -> Response:
@@ -66,20 +66,20 @@ def description(app: FastAPI) -> dict[str, Any]:
     return described
 
 
-def layered(app: ASGIApp, desk: Desk) -> ASGIApp:
+def layered(app: ASGIApp, shared: Shared) -> ASGIApp:
     """The operations behind the layers that each request passes."""
-    app = Authenticating(Bodies(app, desk), desk)
-    if desk.settings.cors:
+    app = Authenticating(Bodies(app, shared), shared)
+    if shared.settings.cors:
         app = CORSMiddleware(
             app,
-            allow_origins=desk.settings.cors,
+            allow_origins=shared.settings.cors,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=HEADERS,
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
-    return Observing(Guarding(app, desk), desk)
+    return Observing(Guarding(app, shared), shared)
 
 
-def service(desk: Desk) -> ASGIApp:
+def service(shared: Shared) -> ASGIApp:
     """The whole service."""
-    return layered(operations(desk), desk)
+    return layered(operations(shared), shared)

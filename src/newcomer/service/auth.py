@@ -7,8 +7,8 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from newcomer.service.desk import Desk
 from newcomer.service.problems import ServiceError, problem_response
+from newcomer.service.shared import Shared
 from newcomer.service.tokens import Caller
 
 OPEN = ("/healthz", "/readyz", "/docs")  # what anyone may see
@@ -19,12 +19,12 @@ bearer = HTTPBearer(auto_error=False, description="A token that `newcomer token 
 class Authenticating:
     """Lets nobody in whom it does not know, but for what anyone may see."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app, self._desk = app, desk
+    def __init__(self, app: ASGIApp, shared: Shared) -> None:
+        self._app, self._shared = app, shared
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN:
-            caller = self._desk.caller(Headers(scope=scope).get("authorization"))
+            caller = self._shared.caller(Headers(scope=scope).get("authorization"))
             if caller is None:
                 sentence = "no token, or one that is not known; send the header Authorization: Bearer TOKEN"
                 await problem_response(ServiceError(401, "no-token", sentence))(scope, receive, send)

@@ -11,8 +11,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from newcomer.errors import shown
-from newcomer.service.desk import Desk
 from newcomer.service.problems import ServiceError, problem_response
+from newcomer.service.shared import Shared
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 STREAMED = "/v1/stream/questions"  # read line by line
@@ -29,8 +29,8 @@ HEADERS = {
 class Guarding:
     """Refuses wrong names and origins, and adds headers to all responses."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app, self._names, self._cors = app, desk.settings.names, desk.settings.cors
+    def __init__(self, app: ASGIApp, shared: Shared) -> None:
+        self._app, self._names, self._cors = app, shared.settings.names, shared.settings.cors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -78,8 +78,8 @@ def _host_of(origin: str) -> str:
 class Bodies:
     """Takes whole bodies up to a size, within the time that a request may take; streams are read as they come."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app, self._most, self._seconds = app, desk.settings.max_body, desk.settings.timeout
+    def __init__(self, app: ASGIApp, shared: Shared) -> None:
+        self._app, self._most, self._seconds = app, shared.settings.max_body, shared.settings.timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] == STREAMED:

@@ -10,9 +10,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from newcomer.service.auth import CALLER
-from newcomer.service.desk import Desk
 from newcomer.service.logs import log
 from newcomer.service.problems import problem_response, stopping
+from newcomer.service.shared import Shared
 
 REQUEST_ID = "X-Request-Id"
 GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -32,14 +32,14 @@ REFUSED = {
 class Observing:
     """The outermost layer: whatever goes wrong inside it becomes a response."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app, self._desk = app, desk
+    def __init__(self, app: ASGIApp, shared: Shared) -> None:
+        self._app, self._shared = app, shared
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = _Request(scope, self._desk.settings.log_facts)
-        metrics = self._desk.metrics
+        request = _Request(scope, self._shared.settings.log_facts)
+        metrics = self._shared.metrics
         metrics.in_flight.inc()
         try:
             await self._app(scope, request.receiving(receive), request.sending(send))

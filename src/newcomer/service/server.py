@@ -28,7 +28,7 @@ def serve(settings: Settings, tell: Callable[[str], None]) -> None:
         else:
             from newcomer.service.worker import told, work
 
-            work(settings, listening, lambda desk: ready(told(desk)))
+            work(settings, listening, lambda shared: ready(told(shared)))
 
 
 def check_tokens(settings: Settings) -> None:

@@ -19,10 +19,10 @@ import uvicorn
 from newcomer.errors import NewcomerError, on_one_line
 from newcomer.models.device import limited_threads
 from newcomer.service.app import service
-from newcomer.service.desk import Desk
 from newcomer.service.live import Live
 from newcomer.service.logs import catch_libraries, log
 from newcomer.service.settings import Settings
+from newcomer.service.shared import Shared
 from newcomer.store import open_store
 
 HEADER_BYTES = 262_144  # names in addresses may be long
@@ -32,9 +32,9 @@ KEEP_ALIVE = 75  # seconds; longer than the proxies in front keep theirs
 class Server(uvicorn.Server):
     """Uvicorn's server with our signals, which says when it listens."""
 
-    def __init__(self, desk: Desk, ready: Callable[[Desk], None]) -> None:
+    def __init__(self, shared: Shared, ready: Callable[[Shared], None]) -> None:
         config = uvicorn.Config(
-            service(desk),
+            service(shared),
             http="h11",
             ws="none",
             lifespan="off",
@@ -43,17 +43,17 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=desk.settings.grace,
+            timeout_graceful_shutdown=shared.settings.grace,
             h11_max_incomplete_event_size=HEADER_BYTES,
         )
         super().__init__(config)
-        self._desk, self._ready = desk, ready
+        self._shared, self._ready = shared, ready
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so."""
         await super().startup(sockets)
-        self._ready(self._desk)
+        self._ready(self._shared)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -70,7 +70,7 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _stop(self) -> None:
-        self._desk.stopping.set()
+        self._shared.stopping.set()
         self.should_exit = True
 
     def _reload(self) -> None:
@@ -80,7 +80,7 @@ class Server(uvicorn.Server):
 
     async def _load(self) -> None:
         with suppress(NewcomerError):  # the log has it, and the old model answers
-            await asyncio.to_thread(self._desk.reload)
+            await asyncio.to_thread(self._shared.reload)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, handle: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
@@ -90,18 +90,20 @@ def _in_loop(loop: asyncio.AbstractEventLoop, handle: Callable[[], None]) -> Cal
     return in_loop
 
 
-def work(settings: Settings, listening: socket.socket, ready: Callable[[Desk], None], supervised: bool = False) -> None:
+def work(
+    settings: Settings, listening: socket.socket, ready: Callable[[Shared], None], supervised: bool = False
+) -> None:
     """Answer on a socket until a signal says to stop."""
     catch_libraries()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the newest model is being loaded
     with limited_threads(1), open_store(settings.store, wait_seconds=settings.timeout) as store:
-        desk = Desk(settings, Live(Path(settings.run), store, settings.device))
+        shared = Shared(settings, Live(Path(settings.run), store, settings.device))
         if supervised:
-            desk.tell_others = lambda: os.kill(os.getppid(), signal.SIGHUP)
-        asyncio.run(Server(desk, ready).serve([listening]))
-        desk.gate.close()
-    if desk.gate.working:  # questions that took longer than the grace: nobody waits for them
-        log("unfinished", requests=desk.gate.working)
+            shared.tell_others = lambda: os.kill(os.getppid(), signal.SIGHUP)
+        asyncio.run(Server(shared, ready).serve([listening]))
+        shared.gate.close()
+    if shared.gate.working:  # questions that took longer than the grace: nobody waits for them
+        log("unfinished", requests=shared.gate.working)
         sys.stdout.flush()
         os._exit(0)
 
@@ -111,15 +113,15 @@ def main() -> None:
     number, settings = int(sys.stdin.readline()), Settings.from_json(sys.stdin.readline())
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
     try:
-        work(settings, socket.socket(fileno=number), lambda desk: print(told(desk), flush=True), supervised=True)
+        work(settings, socket.socket(fileno=number), lambda shared: print(told(shared), flush=True), supervised=True)
     except NewcomerError as error:
         sys.stderr.write(f"newcomer: {on_one_line(str(error))}\n")
         sys.exit(error.exit_code)
 
 
-def told(desk: Desk) -> str:
+def told(shared: Shared) -> str:
     """What a service answers with, in words."""
-    settings, live = desk.settings, desk.live.current
+    settings, live = shared.settings, shared.live.current
     return f"model {live.version} of {settings.run}, newcomers in {live.store}"
 
 

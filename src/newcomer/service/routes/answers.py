@@ -6,10 +6,10 @@ from fastapi import APIRouter, Path, Query, Response
 
 from newcomer.service import forms, replies
 from newcomer.service.auth import Reader, Writer
-from newcomer.service.desk import reply
 from newcomer.service.forms import NAME_LENGTH
 from newcomer.service.problems import ok
 from newcomer.service.routes.parameters import LARGEST, PAGE, AfterNumber, Here, Key, Limit
+from newcomer.service.shared import reply
 from newcomer.store import Decision, StoredAnswer
 
 router = APIRouter(prefix="/v1", tags=["answers"])
@@ -24,7 +24,7 @@ Decided = Annotated[
 
 @router.get("/answers", responses=ok(replies.GivenAnswers))
 async def page(
-    desk: Here,
+    shared: Here,
     caller: Reader,
     entity: About = None,
     min_probability: Least = 0.0,
@@ -33,7 +33,7 @@ async def page(
     limit: Limit = PAGE,
 ) -> Response:
     """A page of recorded answers, by id."""
-    live = desk.live.current
+    live = shared.live.current
 
     def work(_: object) -> dict[str, Any]:
         with live.store.reading() as state:
@@ -42,13 +42,13 @@ async def page(
             listed = [_given(one) for one in found]
             return {"position": state.position, "model": live.version, "answers": listed, "after": following}
 
-    return reply(await desk.gate.run(work))
+    return reply(await shared.gate.run(work))
 
 
 @router.get("/answers/{identifier}", responses=ok(replies.OneGiven, 404))
-async def one(identifier: Identifier, desk: Here, caller: Reader) -> Response:
+async def one(identifier: Identifier, shared: Here, caller: Reader) -> Response:
     """A recorded answer with all decisions on it."""
-    live = desk.live.current
+    live = shared.live.current
 
     def work(_: object) -> dict[str, Any]:
         with live.store.reading() as state:
@@ -56,17 +56,19 @@ async def one(identifier: Identifier, desk: Here, caller: Reader) -> Response:
             head = {"position": state.position, "model": live.version}
         return head | {"answer": _given(answer), "decisions": [_decision(one) for one in decisions]}
 
-    return reply(await desk.gate.run(work))
+    return reply(await shared.gate.run(work))
 
 
 @router.post("/answers/{identifier}/decision", responses=ok(replies.Changed, 404))
-async def decide(identifier: Identifier, given: forms.Decide, desk: Here, caller: Writer, key: Key = None) -> Response:
+async def decide(
+    identifier: Identifier, given: forms.Decide, shared: Here, caller: Writer, key: Key = None
+) -> Response:
     """Decide on an answer; the latest decision counts, and all are kept."""
-    live = desk.live.current
-    change = await desk.gate.run(
+    live = shared.live.current
+    change = await shared.gate.run(
         lambda _: live.store.decide(identifier, given.verdict, who=caller.name, note=given.note, key=key), whole=True
     )
-    desk.metrics.changes.labels("decide").inc()
+    shared.metrics.changes.labels("decide").inc()
     return reply({"position": change.position, "model": live.version})
 
 

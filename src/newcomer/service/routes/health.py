@@ -8,10 +8,10 @@ from fastapi import APIRouter, Response
 from newcomer.errors import NewcomerError
 from newcomer.service import replies
 from newcomer.service.auth import Reader
-from newcomer.service.desk import Desk, reply
 from newcomer.service.metrics import MEDIA
 from newcomer.service.problems import ServiceError, ok, stopping, told
 from newcomer.service.routes.parameters import Here
+from newcomer.service.shared import Shared, reply
 from newcomer.store import Counts
 
 router = APIRouter(tags=["health"])
@@ -26,27 +26,27 @@ async def alive() -> Response:
 
 
 @router.get("/readyz", responses=ok(replies.Ready))
-async def ready(desk: Here) -> Response:
+async def ready(shared: Here) -> Response:
     """Whether a model is loaded, the store can be reached, and the service is not about to stop."""
-    if desk.stopping.is_set():
+    if shared.stopping.is_set():
         raise stopping()
-    position, _ = await _state(desk)
-    return reply({"status": "ready", "position": position, "model": desk.live.current.version})
+    position, _ = await _state(shared)
+    return reply({"status": "ready", "position": position, "model": shared.live.current.version})
 
 
 @router.get("/metrics", responses=FIGURES, response_class=Response)
-async def figures(desk: Here, caller: Reader) -> Response:
+async def figures(shared: Here, caller: Reader) -> Response:
     """The figures of all workers, as Prometheus reads them."""
-    position, count = await _state(desk)
+    position, count = await _state(shared)
     now = {"store_position": position, "store_newcomers": count.newcomers, "store_facts": count.facts}
-    return Response(desk.metrics.text(now), media_type=MEDIA)
+    return Response(shared.metrics.text(now), media_type=MEDIA)
 
 
-async def _state(desk: Desk) -> tuple[int, Counts]:
+async def _state(shared: Shared) -> tuple[int, Counts]:
     """The store's position and counts, in a thread of its own: a full queue is no sign of bad health."""
 
     def work() -> tuple[int, Counts]:
-        with desk.live.store.reading() as state:
+        with shared.live.store.reading() as state:
             return state.position, state.count
 
     try:

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Response
 from newcomer import __version__
 from newcomer.service import replies
 from newcomer.service.auth import Operator, Reader
-from newcomer.service.desk import reply
 from newcomer.service.problems import ok
 from newcomer.service.routes.parameters import PAGE, AfterNumber, FewLimit, Here
+from newcomer.service.shared import reply
 from newcomer.service.stored_predictor import StoredPredictor
 from newcomer.store import Entry
 
@@ -19,10 +19,10 @@ LONG = ("history",)  # what a card leaves out of the metrics: the figures of eve
 
 
 @router.get("/model", responses=ok(replies.Card))
-async def card(desk: Here, caller: Reader) -> Response:
+async def card(shared: Here, caller: Reader) -> Response:
     """The model: what it was trained on and how, and what was measured of it."""
-    live = desk.live.current
-    return reply(await desk.gate.run(lambda _: _card(live)))
+    live = shared.live.current
+    return reply(await shared.gate.run(lambda _: _card(live)))
 
 
 def _card(live: StoredPredictor) -> dict[str, Any]:
@@ -49,43 +49,43 @@ def _card(live: StoredPredictor) -> dict[str, Any]:
 
 
 @router.get("/relations", responses=ok(replies.Relations))
-async def relations(desk: Here, caller: Reader) -> Response:
+async def relations(shared: Here, caller: Reader) -> Response:
     """The relations that the model knows."""
-    live = desk.live.current
+    live = shared.live.current
 
     def work(_: object) -> dict[str, Any]:
         return {"position": live.store.position(), "model": live.version, "relations": list(live.model.relations)}
 
-    return reply(await desk.gate.run(work))
+    return reply(await shared.gate.run(work))
 
 
 @router.post("/model/reload", responses=ok(replies.Reloaded, 409))
-async def reload(desk: Here, caller: Operator) -> Response:
+async def reload(shared: Here, caller: Operator) -> Response:
     """Load the model's folder and the tokens anew; questions are answered meanwhile. Where it cannot, all stays."""
 
     def work() -> dict[str, Any]:
-        loaded = desk.reload()
-        live = desk.live.current
+        loaded = shared.reload()
+        live = shared.live.current
         return {"position": live.store.position(), "model": live.version, "loaded": loaded}
 
     found = await asyncio.to_thread(work)  # beside the questions, which go on
-    if desk.tell_others is not None:
-        desk.tell_others()
+    if shared.tell_others is not None:
+        shared.tell_others()
     return reply(found)
 
 
 @router.get("/position", responses=ok(replies.Position))
-async def position(desk: Here, caller: Reader) -> Response:
+async def position(shared: Here, caller: Reader) -> Response:
     """The position of the store's last change."""
-    live = desk.live.current
-    found = await desk.gate.run(lambda _: live.store.position())
+    live = shared.live.current
+    found = await shared.gate.run(lambda _: live.store.position())
     return reply({"position": found, "model": live.version})
 
 
 @router.get("/log", responses=ok(replies.Log))
-async def entries(desk: Here, caller: Reader, after: AfterNumber = 0, limit: FewLimit = PAGE) -> Response:
+async def entries(shared: Here, caller: Reader, after: AfterNumber = 0, limit: FewLimit = PAGE) -> Response:
     """A page of the log: each change with its facts, in the order of positions; for whoever follows the store."""
-    live = desk.live.current
+    live = shared.live.current
 
     def work(_: object) -> dict[str, Any]:
         with live.store.reading() as state:
@@ -94,7 +94,7 @@ async def entries(desk: Here, caller: Reader, after: AfterNumber = 0, limit: Few
             listed = [_entry(one) for one in found]
             return {"position": state.position, "model": live.version, "entries": listed, "after": following}
 
-    return reply(await desk.gate.run(work))
+    return reply(await shared.gate.run(work))
 
 
 def _entry(one: Entry) -> dict[str, Any]:

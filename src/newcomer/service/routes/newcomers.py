@@ -8,66 +8,68 @@ from newcomer.errors import shown
 from newcomer.predictor.fact_store import Skipping
 from newcomer.service import forms, replies
 from newcomer.service.auth import Reader, Writer
-from newcomer.service.desk import Desk, reply
 from newcomer.service.problems import ServiceError, ok
 from newcomer.service.routes.parameters import PAGE, AfterName, Here, Key, Limit, OneName, Prefix
+from newcomer.service.shared import Shared, reply
 from newcomer.store import Change, NotThereError, Statement
 
 router = APIRouter(prefix="/v1", tags=["newcomers"])
 History = Annotated[bool, Query(description="All that was ever stated and retracted about it.")]
 
 
-def _check_number(desk: Desk, facts: list[list[str]]) -> None:
-    most = desk.settings.max_facts
+def _check_number(shared: Shared, facts: list[list[str]]) -> None:
+    most = shared.settings.max_facts
     if len(facts) > most:
         sentence = f"{len(facts):,} facts are more than the {most:,} that are taken at once"
         raise ServiceError(413, "too-many", f"{sentence}; send them in parts", "facts")
 
 
 @router.post("/newcomers", responses=ok(replies.Added))
-async def add(given: forms.NewFacts, desk: Here, caller: Writer, key: Key = None) -> Response:
+async def add(given: forms.NewFacts, shared: Here, caller: Writer, key: Key = None) -> Response:
     """State facts of newcomers, of one or of many: all of them or, where one is wrong, none."""
-    _check_number(desk, given.facts)
-    live, skipping = desk.live.current, Skipping(given.on_unknown_relation, given.on_seen_fact)
+    _check_number(shared, given.facts)
+    live, skipping = shared.live.current, Skipping(given.on_unknown_relation, given.on_seen_fact)
 
     def work(_: object) -> dict[str, Any]:
         done = live.arrived(given.facts, skipping, who=caller.name, source=given.source, key=key)
         return {"position": done.change.position, "model": live.version} | done.added.to_dict()
 
-    found = await desk.gate.run(work, whole=True)
-    desk.metrics.changes.labels("add").inc()
+    found = await shared.gate.run(work, whole=True)
+    shared.metrics.changes.labels("add").inc()
     return reply(found)
 
 
 @router.post("/newcomers/retract", responses=ok(replies.Removed, 404))
-async def retract(given: forms.OldFacts, desk: Here, caller: Writer, key: Key = None) -> Response:
+async def retract(given: forms.OldFacts, shared: Here, caller: Writer, key: Key = None) -> Response:
     """Retract facts; newcomers that are left without any leave."""
-    _check_number(desk, given.facts)
-    live = desk.live.current
-    change = await desk.gate.run(
+    _check_number(shared, given.facts)
+    live = shared.live.current
+    change = await shared.gate.run(
         lambda _: live.retract(given.facts, who=caller.name, source=given.source, key=key), whole=True
     )
-    return _removed(desk, change, live.version, "retract")
+    return _removed(shared, change, live.version, "retract")
 
 
 @router.delete("/newcomer", responses=ok(replies.Removed, 404))
-async def remove(name: OneName, desk: Here, caller: Writer, key: Key = None) -> Response:
+async def remove(name: OneName, shared: Here, caller: Writer, key: Key = None) -> Response:
     """Retract all facts of a newcomer; others that no other fact is about leave with it."""
-    live = desk.live.current
-    change = await desk.gate.run(lambda _: live.remove(name, who=caller.name, key=key), whole=True)
-    return _removed(desk, change, live.version, "remove")
+    live = shared.live.current
+    change = await shared.gate.run(lambda _: live.remove(name, who=caller.name, key=key), whole=True)
+    return _removed(shared, change, live.version, "remove")
 
 
-def _removed(desk: Desk, change: Change, version: str, kind: str) -> Response:
-    desk.metrics.changes.labels(kind).inc()
+def _removed(shared: Shared, change: Change, version: str, kind: str) -> Response:
+    shared.metrics.changes.labels(kind).inc()
     found = {"position": change.position, "model": version, "left": list(change.left), "facts": change.facts}
     return reply(found)
 
 
 @router.get("/newcomers", responses=ok(replies.Newcomers))
-async def page(desk: Here, caller: Reader, after: AfterName = "", limit: Limit = PAGE, prefix: Prefix = "") -> Response:
+async def page(
+    shared: Here, caller: Reader, after: AfterName = "", limit: Limit = PAGE, prefix: Prefix = ""
+) -> Response:
     """A page of newcomers, by name."""
-    live = desk.live.current
+    live = shared.live.current
 
     def work(_: object) -> dict[str, Any]:
         with live.store.reading() as state:
@@ -76,13 +78,13 @@ async def page(desk: Here, caller: Reader, after: AfterName = "", limit: Limit =
             following = found[-1].name if len(found) == limit else None
             return {"position": state.position, "model": live.version, "newcomers": listed, "after": following}
 
-    return reply(await desk.gate.run(work))
+    return reply(await shared.gate.run(work))
 
 
 @router.get("/newcomer", responses=ok(replies.Newcomer, 404))
-async def one(name: OneName, desk: Here, caller: Reader, history: History = False) -> Response:
+async def one(name: OneName, shared: Here, caller: Reader, history: History = False) -> Response:
     """A newcomer with its facts: who stated each, when and from where."""
-    live = desk.live.current
+    live = shared.live.current
 
     def work(_: object) -> dict[str, Any]:
         with live.store.reading() as state:
@@ -93,7 +95,7 @@ async def one(name: OneName, desk: Here, caller: Reader, history: History = Fals
         facts = [_stated(fact) for fact in found]
         return {"position": position, "model": live.version, "name": name, "facts": facts}
 
-    return reply(await desk.gate.run(work))
+    return reply(await shared.gate.run(work))
 
 
 def _stated(one: Statement) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""What several operations take: the desk, keys, pages and names."""
+"""What several operations take: the shared, keys, pages and names."""
 
 from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request
 
 from newcomer.errors import on_one_line, shown
-from newcomer.service.desk import Desk, desk_of
 from newcomer.service.forms import NAME_LENGTH
 from newcomer.service.problems import ServiceError
+from newcomer.service.shared import Shared, shared_by
 
 KEY_LENGTH = 200
 PAGE, MOST = 100, 1_000
 LARGEST = 2**63 - 1
 
-Here = Annotated[Desk, Depends(desk_of)]
+Here = Annotated[Shared, Depends(shared_by)]
 Key = Annotated[
     str | None,
     Header(

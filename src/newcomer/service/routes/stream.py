@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 from newcomer.service import forms, problems
 from newcomer.service.answering import answer_one
 from newcomer.service.auth import Reader, must
-from newcomer.service.desk import Desk, as_json
 from newcomer.service.guard import STREAMED
 from newcomer.service.problems import BusyError, ServiceError, problem, service_error, told
 from newcomer.service.routes.parameters import Here
 from newcomer.service.routes.questions import check_size
+from newcomer.service.shared import Shared, as_json
 from newcomer.service.tokens import Caller
 
 router = APIRouter(tags=["questions"])
@@ -34,14 +34,14 @@ ANSWERED: dict[int | str, dict[str, Any]] = {200: LINES, **told()}
 
 
 @router.post(STREAMED, openapi_extra={"requestBody": REQUEST}, responses=ANSWERED, response_class=Response)
-async def stream(request: Request, desk: Here, caller: Reader) -> Response:
+async def stream(request: Request, shared: Here, caller: Reader) -> Response:
     """Questions as lines of JSON, as those of /v1/questions; the answers follow line by line, each at its position."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != NDJSON:
         raise ServiceError(415, "wrong-media-type", f"the body is not said to be lines of JSON; send {NDJSON}")
-    if desk.streams >= desk.settings.streams:
-        raise BusyError(f"{desk.streams} streams are open already")
-    return Stream(desk, caller)
+    if shared.streams >= shared.settings.streams:
+        raise BusyError(f"{shared.streams} streams are open already")
+    return Stream(shared, caller)
 
 
 class Stream(Response):
@@ -49,25 +49,25 @@ class Stream(Response):
 
     media_type = NDJSON
 
-    def __init__(self, desk: Desk, caller: Caller) -> None:
+    def __init__(self, shared: Shared, caller: Caller) -> None:
         super().__init__()
         del self.headers["content-length"]
-        self._desk, self._caller = desk, caller
+        self._shared, self._caller = shared, caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._desk.streams += 1
+        self._shared.streams += 1
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             async for line in self._answers(receive):
                 await send({"type": "http.response.body", "body": as_json(line) + b"\n", "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
-            self._desk.streams -= 1
+            self._shared.streams -= 1
 
     async def _answers(self, receive: Receive) -> AsyncIterator[dict[str, Any]]:
         number = 0
         try:
-            async for text in lines(receive, self._desk.stopping):
+            async for text in lines(receive, self._shared.stopping):
                 number += 1
                 if text.strip():
                     yield {"line": number} | await self._answer(text)
@@ -77,12 +77,12 @@ class Stream(Response):
     async def _answer(self, text: bytes) -> dict[str, Any]:
         try:
             question = read_question(text)
-            check_size(self._desk, question)
+            check_size(self._shared, question)
             records = getattr(question, "record", False)
             if records:
                 must(self._caller, "write")
-            live, metrics, who = self._desk.live.current, self._desk.metrics, self._caller.name
-            return await self._desk.gate.run(
+            live, metrics, who = self._shared.live.current, self._shared.metrics, self._caller.name
+            return await self._shared.gate.run(
                 lambda left: answer_one(live, question, left, metrics, who, None), patient=True, whole=records
             )
         except Exception as error:

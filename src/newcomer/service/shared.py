@@ -17,7 +17,7 @@ from newcomer.service.settings import Settings
 from newcomer.service.tokens import LOCAL, Caller, Tokens, read_tokens
 
 
-class Desk:
+class Shared:
     """A service as its operations see it."""
 
     def __init__(self, settings: Settings, live: Live) -> None:
@@ -56,10 +56,10 @@ class Desk:
         return self.tokens.caller(token.strip()) if scheme.lower() == "bearer" else None
 
 
-def desk_of(request: Request) -> Desk:
-    """The desk that a request has come to."""
-    desk: Desk = request.app.state.desk
-    return desk
+def shared_by(request: Request) -> Shared:
+    """The shared that a request has come to."""
+    shared: Shared = request.app.state.shared
+    return shared
 
 
 def reply(content: dict[str, Any], status: int = 200) -> Response:
