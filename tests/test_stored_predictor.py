@@ -14,9 +14,10 @@ from conftest import complaint, make_dataset
 from newcomer.errors import OptionError
 from newcomer.models.bundle import write_bundle
 from newcomer.predictor import Added, Predictor, load
+from newcomer.predictor.fact_store import Skipping
 from newcomer.service import stored_predictor
 from newcomer.service.stored_predictor import StoredPredictor, model_version
-from newcomer.store import Change, NotThereError, open_store
+from newcomer.store import Change, KeyReusedError, NotThereError, open_store
 from newcomer.training.pipeline import fit
 from nn_oracle import one_thread
 from training_world import FOLDED, parts, settings
@@ -226,6 +227,15 @@ def test_a_model_that_was_trained_on_a_newcomer_goes_on_with_the_store(live, ope
         assert scope.complete and set(scope.model.newcomers) - set(grown.model.newcomers) == {"yan"}
     assert "trained on" in str(complaint(grown.remove, "zoe"))
     assert grown.add([*ZOE, ("yan", "knows", "bob")]) == Added((), 1, 2, 0)
+
+
+def test_a_request_that_is_sent_again_beside_a_later_model_is_the_same_request(live, opened, tmp_path):
+    first = live.add(ZOE, key="monday")
+    grown = opened(written(tmp_path / "grown", train=[*parts()["train"], *ZOE]))
+    again = grown.arrived(ZOE, Skipping(), key="monday")
+    assert again.change.arrived == first.newcomers == ("zoe",) and grown.store.position() == 1
+    error = complaint(grown.add, [*ZOE, ("yan", "knows", "zoe")], key="monday")
+    assert isinstance(error, KeyReusedError)
 
 
 def test_a_fact_that_a_model_cannot_use_is_left_out_of_its_answers(live, run, opened, tmp_path):

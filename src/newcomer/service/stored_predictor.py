@@ -131,10 +131,10 @@ class StoredPredictor:
         key: str | None = None,
     ) -> Arrived:
         """The same, with the position of the store's log."""
-        names = self.model.names
-        given = checked(facts, names, self.model.bundle.observed, skipping)
+        names, asked = self.model.names, facts if isinstance(facts, str) else list(facts)
+        given = checked(asked, names, self.model.bundle.observed, skipping)
         stated = [names.words(fact) for fact in given.facts]
-        change = self.store.add(stated, is_seen=self.is_seen, who=who or NOBODY, source=source, key=key)
+        change = self.store.add(stated, is_seen=self.is_seen, who=who or NOBODY, source=source, key=key, asked=asked)
         return Arrived(change, given.skipped, len(given.known), given.unknown_relations)
 
     def retract(

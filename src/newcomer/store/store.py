@@ -62,14 +62,16 @@ class Store:
         who: str,
         source: str | None = None,
         key: str | None = None,
+        asked: Iterable[Sequence[str]] | None = None,
     ) -> Change:
         """State facts of newcomers: of those entities that a model was not trained on.
 
-        Facts that are stated already are counted; those that were retracted can be stated again.
+        Facts that are stated already are counted; those that were retracted can be stated again. Where a model left
+        some out, ``asked`` are the facts of the request: its ``key`` stands for these, whatever a later model leaves.
         """
         stated = texts.facts(facts)
         newcomers = {name for name in texts.ends(stated) if not is_seen(name)}
-        request = _request("add", who, key, stated, source)
+        request = _request("add", who, key, stated if asked is None else texts.facts(asked), source)
         return self._once(request, Change, lambda change: change.add(stated, newcomers))
 
     def retract(
