@@ -100,17 +100,7 @@ def memory_of(process: int) -> int:
 def under_load(model: Path, options: argparse.Namespace) -> list[Bar]:
     load = newcomers()
     with tempfile.TemporaryDirectory() as place:
-        command = [
-            sys.executable,
-            "-m",
-            "newcomer",
-            "serve",
-            str(model),
-            "--port",
-            "0",
-            "--workers",
-            str(options.workers),
-        ]
+        command = [sys.executable, "-m", "newcomer", "serve", str(model), "--port", "0"]
         command += ["--workers", str(options.workers), "--store", options.store or f"{place}/store.db"]
         log = Path(place) / "log"
         with log.open("w") as stream:

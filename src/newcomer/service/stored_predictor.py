@@ -29,7 +29,7 @@ from newcomer.store.store import Store
 
 MOST_CONNECTED = 1_000  # newcomers that one is asked about with
 NEARBY = 20  # newcomers that an entity which was trained on is asked about with
-KEPT = 256  # sets of facts whose newcomers stay encoded
+KEPT = 64  # sets of facts whose newcomers stay encoded: about a megabyte each on 14,000 entities
 NOBODY = "unnamed"  # who asks, where no one is named
 
 
