@@ -16,7 +16,7 @@ from newcomer.errors import DatasetError
 from newcomer.models.bundle import read_bundle, write_bundle
 from newcomer.models.embedding.decoders import DECODERS, Decoder
 from newcomer.models.embedding.encoder import States
-from newcomer.models.embedding.foldin import MAX_LOG_WEIGHT, NEGATIVES, FoldInEncoder
+from newcomer.models.embedding.foldin import AT_ONCE, MAX_LOG_WEIGHT, NEGATIVES, FoldInEncoder
 from newcomer.models.embedding.foldin_solver import RIDGE, candidates_of
 from newcomer.models.embedding.graph_tensors import GraphTensors, build_graph_tensors
 from newcomer.models.embedding.model import ENCODERS
@@ -118,6 +118,17 @@ def test_the_number_of_threads_does_not_matter():
         found.append(encoder.extend(encoder.states(edges[0]), edges[1]).layers[0][seen:])
         assert torch.get_num_threads() == threads
     assert found[0].any() and torch.equal(*found)
+
+
+@pytest.mark.parametrize("count", [1, AT_ONCE, 3 * AT_ONCE + 1])
+def test_newcomers_shared_out_to_threads_keep_their_vectors(count):
+    encoder, rng = encoder_of(), np.random.default_rng(count)
+    seen = encoder.states(edges_of([[]] * SEEN, SEEN))
+    lists = [[(int(rng.integers(2 * RELATIONS)), int(rng.integers(SEEN)), 1.0) for _ in range(3)] for _ in range(count)]
+    edges = edges_of(lists, SEEN + count)
+    alone, shared, every = (encoder.extend(seen, edges, threads).layers[0][SEEN:] for threads in (1, 3, None))
+    assert len(torch.unique(alone, dim=0)) > count // 2  # they are not all alike, so that an exchange would show
+    assert torch.equal(alone, shared) and torch.equal(alone, every)
 
 
 def test_without_any_fact_the_vector_is_nothing():

@@ -45,6 +45,19 @@ def test_messages_go_along_everyones_facts(sparse, facts, entity, relation):
     np.testing.assert_allclose(found, plainly(facts, network, entity, relation), rtol=1e-4, atol=1e-5)
 
 
+@KINDS
+@pytest.mark.parametrize("threads", [2, 5, None])
+def test_queries_shared_out_to_threads_have_the_scores_that_they_have_alone(sparse, threads):
+    facts = {(0, 0, 1), (1, 1, 2), (2, 0, 3), (3, 1, 0), (1, 0, 4), (4, 1, 2)}
+    overlay = overlay_of(facts)
+    scorer = PropagationScorer(network_of(RELATIONS, sparse), overlay.base, CPU)
+    queries = [(entity, relation) for entity in range(ENTITIES) for relation in range(2 * RELATIONS)] * 2
+    entities, relations = (ids(*column) for column in zip(*queries, strict=True))
+    alone = np.stack([one_row(scorer, overlay, *query) for query in queries])
+    assert len(np.unique(alone, axis=0)) > ENTITIES
+    assert np.array_equal(scorer.scores(overlay, entities, relations, threads), alone)
+
+
 @hypothesis_settings(max_examples=25)
 @given(
     st.sets(FACT, min_size=8, max_size=30),

@@ -170,15 +170,15 @@ def test_who_is_there(live):
 
 def test_a_scope_is_one_position_and_says_whether_it_is_complete(live, monkeypatch):
     live.add([*ZOE, *YAN])
-    with live.scope("zoe") as scope:
-        assert scope.position == 1 and scope.complete and set(scope.model.newcomers) >= {"zoe", "yan"}
+    scope = live.scope("zoe")
+    assert scope.position == 1 and scope.complete and set(scope.model.newcomers) >= {"zoe", "yan"}
     monkeypatch.setattr(stored_predictor, "MOST_CONNECTED", 1)
-    with live.scope("zoe") as scope:
-        assert not scope.complete and "zoe" in scope.model
+    scope = live.scope("zoe")
+    assert not scope.complete and "zoe" in scope.model
     monkeypatch.setattr(stored_predictor, "NEARBY", 1)
     live.add(BOB)
-    with live.scope("p03") as scope:
-        assert not scope.complete and "bob" not in scope.model  # zoe was named first
+    scope = live.scope("p03")
+    assert not scope.complete and "bob" not in scope.model  # zoe was named first
 
 
 def test_answers_of_several_questions_are_of_one_position(live, run):
@@ -191,26 +191,26 @@ def test_answers_of_several_questions_are_of_one_position(live, run):
 
 def test_whoever_was_encoded_lately_is_not_encoded_again(live, monkeypatch):
     live.add([*ZOE, *YAN, *BOB])
-    with live.scope("zoe") as first, live.scope("yan") as second, live.scope("bob") as other:
-        assert first.model is second.model is not other.model
+    first, second, other = live.scope("zoe"), live.scope("yan"), live.scope("bob")
+    assert first.model is second.model is not other.model
     monkeypatch.setattr(stored_predictor, "KEPT", 1)
-    with live.scope("p01") as nobody:
-        assert nobody.model is live.model
+    nobody = live.scope("p01")
+    assert nobody.model is live.model
     live.add(EVE)
-    with live.scope("eve") as scope, live.scope("bob") as later:
-        assert "eve" in scope.model and later.model is not other.model
+    scope, later = live.scope("eve"), live.scope("bob")
+    assert "eve" in scope.model and later.model is not other.model
     assert told(live, "zoe") == told(live, "zoe")
 
 
 def test_answers_are_recorded_with_the_model_and_the_position(live, run):
     live.add(ZOE)
-    with live.scope("zoe") as scope:
-        best = scope.model.tails("zoe", "citizen_of", k=1)[0]
-        live.add(BOB)
-        given = newcomer.store.GivenAnswer(
-            "zoe", "citizen_of", "tails", best.entity, 1, best.probability, best.if_any, str(best.because)
-        )
-        assert live.record([given], scope, who="ann").ids == (1,)
+    scope = live.scope("zoe")
+    best = scope.model.tails("zoe", "citizen_of", k=1)[0]
+    live.add(BOB)
+    given = newcomer.store.GivenAnswer(
+        "zoe", "citizen_of", "tails", best.entity, 1, best.probability, best.if_any, str(best.because)
+    )
+    assert live.record([given], scope, who="ann").ids == (1,)
     with live.store.reading() as state:
         found = state.answer(1)
     assert (found.given, found.model, found.made_from, found.who) == (given, model_version(run), 1, "ann")
@@ -223,8 +223,8 @@ def test_a_model_that_was_trained_on_a_newcomer_goes_on_with_the_store(live, ope
     assert grown.version != live.version
     assert grown.is_seen("zoe") and not grown.is_seen("yan")
     assert told(grown, "yan") == told(plain(tmp_path / "grown", YAN), "yan")
-    with grown.scope("zoe") as scope:  # all those near it but yan were trained on
-        assert scope.complete and set(scope.model.newcomers) - set(grown.model.newcomers) == {"yan"}
+    scope = grown.scope("zoe")  # all those near it but yan were trained on
+    assert scope.complete and set(scope.model.newcomers) - set(grown.model.newcomers) == {"yan"}
     assert "trained on" in str(complaint(grown.remove, "zoe"))
     assert grown.add([*ZOE, ("yan", "knows", "bob")]) == Added((), 1, 2, 0)
 

@@ -7,8 +7,7 @@ the same to the bit, and what it costs does not grow with the store.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -155,12 +154,10 @@ class StoredPredictor:
         with self.store.reading() as state:
             return state.newcomers(after, limit, prefix)
 
-    @contextmanager
-    def scope(self, *entities: str) -> Iterator[Scope]:
+    def scope(self, *entities: str) -> Scope:
         """The model with the newcomers that questions about these entities are answered beside."""
         with self.store.reading() as state:
-            scope = self.scope_in(state, entities)
-        yield scope
+            return self.scope_in(state, entities)
 
     def scope_in(self, state: Reading, entities: Sequence[str]) -> Scope:
         """The same, at a state of the store."""
@@ -203,18 +200,15 @@ class StoredPredictor:
 
     def tails(self, entity: str, relation: str, k: int = 10, **options: Any) -> list[Answer]:
         """The k best answers to (entity, relation, ?), as `Predictor.tails`."""
-        with self.scope(entity) as scope:
-            return scope.model.tails(entity, relation, k, **options)
+        return self.scope(entity).model.tails(entity, relation, k, **options)
 
     def heads(self, relation: str, entity: str, k: int = 10, **options: Any) -> list[Answer]:
         """The k best answers to (?, relation, entity), as `Predictor.heads`."""
-        with self.scope(entity) as scope:
-            return scope.model.heads(relation, entity, k, **options)
+        return self.scope(entity).model.heads(relation, entity, k, **options)
 
     def suggest(self, entity: str, k: int = 20, **options: Any) -> list[Suggestion]:
         """The k facts of an entity that are most likely missing, as `Predictor.suggest`."""
-        with self.scope(entity) as scope:
-            return scope.model.suggest(entity, k, **options)
+        return self.scope(entity).model.suggest(entity, k, **options)
 
     def classify(self, triples: Iterable[Sequence[str]]) -> list[Verdict]:
         """Whether each triple counts as true, as `Predictor.classify`; all at one position of the log."""
@@ -225,23 +219,19 @@ class StoredPredictor:
 
     def embed(self, entity: str, relation: str | None = None) -> npt.NDArray[np.float32]:
         """The vector of an entity, as `Predictor.embed`."""
-        with self.scope(entity) as scope:
-            return scope.model.embed(entity, relation)
+        return self.scope(entity).model.embed(entity, relation)
 
     def similar(self, entity: str, k: int = 10) -> list[tuple[str, float]]:
         """The k entities with the most similar vectors: of those trained on, and of newcomers connected to it."""
-        with self.scope(entity) as scope:
-            return scope.model.similar(entity, k)
+        return self.scope(entity).model.similar(entity, k)
 
     def confidence(self, entity: str) -> Confidence:
         """How much is known of an entity, as `Predictor.confidence`."""
-        with self.scope(entity) as scope:
-            return scope.model.confidence(entity)
+        return self.scope(entity).model.confidence(entity)
 
     def neighbors(self, entity: str) -> list[Neighbor]:
         """What an entity's vector rests on, as `Predictor.neighbors`."""
-        with self.scope(entity) as scope:
-            return scope.model.neighbors(entity)
+        return self.scope(entity).model.neighbors(entity)
 
     def record(
         self, answers: Iterable[GivenAnswer], scope: Scope, *, who: str = "", key: str | None = None
